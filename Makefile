@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# Two commands on a fresh machine: `make demo` and `make check`. Thin over CMakePresets.json and tools/; all that is
+# fetched or built lies under build/. `make help` lists the targets and the variables.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+DEMO_MODEL := build/models/smollm2-135m-instruct-q4_1.gguf
+BURTHEN := build/release/burthen
+FUZZ_SECONDS ?= 60
+
+export LLAMA_CPP_DIR LLAMA_CMAKE_ARGS GGML_NATIVE JOBS
+
+.PHONY: all demo check install uninstall bench fuzz truth-full coverage format lint clean help
+.DEFAULT_GOAL := all
+
+all: ## set up what is missing and build burthen
+	@sh tools/setup.sh build
+	@sh tools/build.sh release burthen burthen_static
+
+demo: ## the same, then run the demo model in 96 MiB
+	@sh tools/setup.sh demo
+	@sh tools/build.sh release burthen burthen_static
+	$(BURTHEN) run $(DEMO_MODEL) --ram-budget 96M -n 64 -p "A ship can carry only so much because"
+
+check: ## set up, format, lint, and the whole test suite
+	@sh tools/check.sh
+
+install: ## install to DESTDIR and PREFIX (/usr/local)
+	@[ -x $(BURTHEN) ] || $(MAKE) all
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+uninstall: ## remove what the last install put under PREFIX
+	@sh tools/uninstall.sh build/release/install_manifest.txt "$(DESTDIR)" "$(PREFIX)"
+
+bench: ## every measurement of bench/ (long; the numbers of docs/measurements.md)
+	@sh tools/setup.sh check
+	@sh tools/build.sh release burthen
+	@sh tools/bench.sh
+
+fuzz: ## each libFuzzer program for FUZZ_SECONDS (60)
+	@sh tools/setup.sh check
+	@sh tools/build.sh fuzz
+	@sh tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+truth-full: ## planned against measured on the large models too (long)
+	@sh tools/setup.sh check
+	@python3 tests/support/make_models.py random-1.1b
+	@sh tools/build.sh release
+	BT_TRUTH_FULL=1 ctest --test-dir build/release -L truth --output-on-failure --no-tests=error
+
+coverage: ## line coverage of src/ (needs gcovr)
+	@sh tools/setup.sh check
+	@sh tools/build.sh coverage
+	@sh tools/coverage.sh
+
+format: ## rewrite our C files as clang-format 19 wants them
+	@sh tools/check-format.sh --fix
+
+lint: ## clang-tidy 19 on src/
+	@sh tools/setup.sh check
+	@sh tools/build.sh release burthen
+	@sh tools/lint.sh build/release
+
+clean: ## remove our own builds; downloads, models and llama.cpp stay (rm -rf build removes them too)
+	rm -rf build/release build/dev build/asan build/tsan build/fuzz build/coverage
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PREFIX=DIR DESTDIR=DIR   where install goes"
+	@echo "  LLAMA_CPP_DIR=DIR        build against this source tree of llama.cpp, fetch none"
+	@echo "  LLAMA_CMAKE_ARGS=...     more options for llama.cpp's build, for example -DGGML_CUDA=ON"
+	@echo "  GGML_NATIVE=OFF          do not tune for this processor"
+	@echo "  JOBS=N                   parallel jobs"

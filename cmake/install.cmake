@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+# bin/burthen, and beside it the llama.cpp libraries that it was built against, private: they are of one exact version
+# (docs/design.md M9) and must neither shadow a system's own nor be replaced by it.
+if(BT_ENGINE)
+    set_target_properties(burthen PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/burthen")
+    install(TARGETS burthen RUNTIME DESTINATION bin)
+    # Looked for at install time: which backends there are depends on LLAMA_CMAKE_ARGS. Links stay links; the
+    # libraries' own run path is $ORIGIN (tools/build-llama.sh).
+    install(DIRECTORY "${LLAMA_CPP_BUILD}/bin/" DESTINATION lib/burthen USE_SOURCE_PERMISSIONS
+        FILES_MATCHING PATTERN "libllama.so*" PATTERN "libggml*.so*")
+    install(FILES LICENSE THIRD_PARTY_NOTICES.md DESTINATION share/doc/burthen)
+endif()

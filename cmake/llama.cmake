@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+# llama.cpp as imported targets: bt_ggml (ggml, ggml-base and its backend headers) and bt_llama.
+if(BT_ENGINE)
+    foreach(lib IN ITEMS ggml-base ggml-cpu ggml llama)
+        find_library(BT_LIB_${lib} NAMES ${lib} PATHS "${LLAMA_CPP_BUILD}/bin" NO_DEFAULT_PATH)
+        if(NOT BT_LIB_${lib})
+            message(FATAL_ERROR "lib${lib} is not in ${LLAMA_CPP_BUILD}/bin: run `make` (it builds llama.cpp first), "
+                                "or configure with -DBT_ENGINE=OFF for the planner alone")
+        endif()
+    endforeach()
+    add_library(bt_ggml INTERFACE)
+    # ggml-backend-impl.h and ggml-impl.h are private headers of ggml: a backend from outside needs them, and the
+    # device therefore accepts only the exact version it was built against (docs/design.md M9).
+    target_include_directories(bt_ggml SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/ggml/include" "${LLAMA_CPP_SOURCE}/ggml/src")
+    target_link_libraries(bt_ggml INTERFACE "${BT_LIB_ggml}" "${BT_LIB_ggml-base}")
+    add_library(bt_llama INTERFACE)
+    target_include_directories(bt_llama SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/include")
+    target_link_libraries(bt_llama INTERFACE "${BT_LIB_llama}")
+endif()

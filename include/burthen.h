@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * burthen.h: the public header of libburthen.
+ *
+ * Burthen gives local language models a memory budget, and keeps it. The library is a row of stages with plain data
+ * between them; no stage keeps a pointer into another, so each of them can be a file:
+ *
+ *   probe -> bt_machine --.
+ *   model -> bt_facts  ----+-> plan -> bt_plan -> (device, engine) -> report
+ *   wishes (flags, config)-'
+ *
+ * Conventions. Sizes are uint64_t bytes and end in _bytes; counts are uint32_t and start with n_; other units are the
+ * last word of the name. Unknown is a state (bt_known), never zero. Every fallible call returns a bt_status and fills
+ * the bt_error given to it, if any, only on failure; outputs are named ret_ and set only on success. The library never
+ * prints, exits or aborts on input.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BT_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define BT_MUST_CHECK        __attribute__((warn_unused_result))
+#define BT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define BT_MUST_CHECK
+#define BT_PRINTF(fmt, args)
+#endif
+
+/* ---- errors ------------------------------------------------------------------------------------------------- */
+
+/* name, text for a person, exit code of the command line (docs/interfaces.md) */
+#define BT_STATUS_MAP(X)                                                                                               \
+    X(OK, "ok", 0)                                                                                                     \
+    X(E_ARG, "bad argument", 2)                                                                                        \
+    X(E_LIMIT, "over a fixed limit", 4)                                                                                \
+    X(E_BUDGET, "over the memory budget", 3)                                                                           \
+    X(E_NOMEM, "the system refused memory", 1)                                                                         \
+    X(E_IO, "input/output error", 1)                                                                                   \
+    X(E_FORMAT, "malformed data", 4)                                                                                   \
+    X(E_UNSUPPORTED, "not supported", 1)                                                                               \
+    X(E_DEVICE, "device failure", 1)                                                                                   \
+    X(E_STALE, "plan does not match", 3)                                                                               \
+    X(E_CANCELLED, "cancelled", 130)
+
+typedef enum bt_status {
+#define X(name, text, exit_code) BT_##name,
+    BT_STATUS_MAP(X)
+#undef X
+        BT_STATUS_COUNT
+} bt_status;
+
+/* What bt_error's need and have are counted in. */
+typedef enum bt_measure {
+    BT_MEASURE_NONE,
+    BT_MEASURE_BYTES,
+    BT_MEASURE_TOKENS,
+    BT_MEASURE_ITEMS,
+} bt_measure;
+
+/* What went wrong, with the two numbers that disagreed. Fixed size: reporting that memory is out must not allocate. */
+typedef struct bt_error {
+    bt_status status;
+    bt_measure measure;
+    uint64_t need;  /* what the step asked for */
+    uint64_t have;  /* what there was */
+    int sys;        /* errno of the call that failed, 0 if none */
+    char code[48];  /* stable key; docs/errors.md lists them all */
+    char text[400]; /* one sentence for a person; its wording may change */
+} bt_error;
+
+/* A number that may be unknown. {0} is unknown. */
+typedef struct bt_known {
+    bool known;
+    uint64_t value;
+} bt_known;
+
+/* ---- machine: what there is (docs/interfaces.md, machine.json) ------------------------------------------------ */
+
+#define BT_POOL_MAX         16 /* llama.cpp schedules over at most 16 backends (GGML_SCHED_MAX_BACKENDS) */
+#define BT_CGROUP_LEVEL_MAX 32 /* deepest cgroup chain that is read; deeper is an error, not a guess */
+
+typedef enum bt_pool_kind {
+    BT_POOL_HOST,
+    BT_POOL_GPU,
+    BT_POOL_IGPU,
+    BT_POOL_RPC,
+    BT_POOL_ACCEL,
+} bt_pool_kind;
+
+typedef enum bt_pool_state {
+    BT_READING_ABSENT,
+    BT_READING_REPORTED,
+    BT_READING_FAILED,
+    BT_READING_UNLIMITED,
+} bt_pool_state;
+
+typedef struct bt_pool {
+    char name[32]; /* "host", "CUDA0", "Vulkan0", "RPC0" ... */
+    bt_pool_kind kind;
+    bt_pool_state state;
+    char reason[160];     /* why the state is FAILED, else empty */
+    uint64_t free_bytes;  /* what a new allocation can get now; only when REPORTED */
+    uint64_t total_bytes; /* only when REPORTED */
+    bool clamped;         /* free was over total and was cut down to it */
+    bool shares_host;     /* unified memory: counted inside the host pool */
+    bt_known limit;       /* bytes: the tightest cgroup limit or rlimit over the pool, if any */
+    char limit_source[192];
+} bt_pool;
+
+/* One directory of the memory cgroup chain, leaf first. */
+typedef struct bt_cgroup_level {
+    char path[192];             /* below the mount point; cut with "..." in the middle when longer */
+    bt_known limit;             /* memory.max, memory.high when lower, or memory.limit_in_bytes; unknown = no limit */
+    uint64_t usage_bytes;       /* memory.current or memory.usage_in_bytes */
+    uint64_t reclaimable_bytes; /* clean file cache the kernel drops before it kills: inactive_file + active_file */
+    char limit_file[40];        /* where the limit was read: "memory.high"; empty when there is none */
+} bt_cgroup_level;
+
+typedef struct bt_machine {
+    bt_pool pools[BT_POOL_MAX]; /* pools[0] is the host */
+    uint32_t n_pools;
+    uint32_t cgroup_version; /* 0 none, 1, 2 */
+    bt_cgroup_level cgroup[BT_CGROUP_LEVEL_MAX];
+    uint32_t n_cgroup_levels;
+    char cgroup_reason[160];   /* why there is a chain that could not be read (version 0), else empty */
+    bt_known swap_free_bytes;  /* shown; never part of a budget */
+    bt_known memlock_bytes;    /* RLIMIT_MEMLOCK; unknown = unlimited */
+    bt_known disk_bytes_per_s; /* read bandwidth of the model's disk */
+    bool disk_measured;        /* measured here, rather than given */
+    bt_known memory_bytes_per_s;
+    uint32_t n_threads; /* cores this process may run on, or its CPU quota when lower; 0 = unknown */
+} bt_machine;
+
+/* ---- facts: what a model file needs ---------------------------------------------------------------------------- */
+
+#define BT_BLOCK_MAX   512   /* llama.cpp: LLAMA_MAX_LAYERS */
+#define BT_SHARD_MAX   1024  /* GGUF split files; the largest published set has under 200 */
+#define BT_TENSOR_MAX  65536 /* tensors over all shards; the largest published model has under 3,000 */
+#define BT_SMALL_BYTES 65536 /* a tensor smaller than this is always in memory (docs/design.md P3) */
+/* A group of tensors larger than this becomes one unit per tensor, and a head one unit per row panel: half of what the
+ * reader keeps in flight (8 requests of 1 MiB, docs/design.md M8), so that a larger unit would only cost ring space. */
+#define BT_UNIT_SPLIT_BYTES (4u << 20)
+/* Rows of a head panel are a multiple of this: the largest row tile of ggml's CPU matrix kernels. */
+#define BT_PANEL_ROW_ALIGN 64u
+#define BT_PAGE_BYTES      4096u /* O_DIRECT alignment that every Linux block device accepts */
+#define BT_NO_UNIT         UINT32_MAX
+
+typedef enum bt_unit_kind {
+    BT_KIND_ATTENTION,    /* the large attention (or recurrent mixer) tensors of a block, or one of them */
+    BT_KIND_FEED_FORWARD, /* the large feed-forward tensors of a block, or one of them */
+    BT_KIND_HEAD,         /* a row panel of the output projection (of the tied table, if the head is tied) */
+    BT_KIND_TABLE,        /* a table looked up by rows: token embedding, positions */
+    BT_KIND_OTHER,        /* large and outside the blocks, used in every pass */
+} bt_unit_kind;
+
+typedef enum bt_tensor_role {
+    BT_ROLE_SMALL,  /* always in memory: norms, biases, routers, rope factors, anything under BT_SMALL_BYTES */
+    BT_ROLE_UNIT,   /* belongs to exactly one unit */
+    BT_ROLE_TABLE,  /* read by rows */
+    BT_ROLE_HEAD,   /* output projection: its rows are the BT_KIND_HEAD units */
+    BT_ROLE_TIED,   /* token embedding that is also the head: read by rows and as BT_KIND_HEAD units, held once */
+    BT_ROLE_UNUSED, /* in the file, not loaded (MTP blocks) */
+} bt_tensor_role;
+
+typedef struct bt_tensor {
+    const char *name;
+    uint32_t type; /* ggml type number */
+    uint32_t n_dims;
+    uint64_t ne[4];       /* elements per dimension, ne[0] fastest */
+    uint64_t bytes;       /* without padding */
+    uint64_t row_bytes;   /* bytes of ne[0] elements */
+    uint64_t file_offset; /* absolute, in its shard */
+    uint32_t shard;
+    int32_t block; /* N of "blk.N.", or -1 */
+    bt_tensor_role role;
+    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+} bt_tensor;
+
+/* A run of a file that is read as a whole. Both ends lie on pages; the file's end may cut the last page short. */
+typedef struct bt_extent {
+    uint32_t shard;
+    uint64_t file_offset;  /* multiple of BT_PAGE_BYTES */
+    uint64_t bytes;        /* multiple of BT_PAGE_BYTES */
+    uint64_t image_offset; /* where it stands in the unit's image (in a slot, or pinned) */
+} bt_extent;
+
+/* The smallest thing that is placed. Its image is its extents one after another: image_bytes long. */
+typedef struct bt_unit_facts {
+    char name[56]; /* "blk.7.attn", "blk.7.ffn", "blk.7.ffn_up", "head.3", "token_embd" */
+    bt_unit_kind kind;
+    int32_t block;                    /* -1 outside the blocks */
+    uint64_t bytes;                   /* of its tensors (of its rows, for a panel) */
+    uint64_t image_bytes;             /* with the page margins of its extents: what a slot must hold */
+    uint32_t first_tensor, n_tensors; /* in bt_facts.unit_tensors */
+    uint32_t first_extent, n_extents; /* in bt_facts.extents */
+    uint64_t row_first, n_rows;       /* BT_KIND_HEAD only */
+} bt_unit_facts;
+
+/* KV cache geometry of one block; both widths 0 where the block holds no KV. */
+typedef struct bt_kv_block {
+    uint32_t k_width, v_width; /* elements per token: heads x head size */
+    uint32_t window;           /* sliding window in tokens; 0 = the whole context */
+} bt_kv_block;
+
+typedef struct bt_shard {
+    const char *path;
+    uint64_t file_bytes;
+    uint64_t data_offset;        /* where the tensor data starts */
+    uint64_t kv_end;             /* end of the key-value section: start of the tensor table */
+    uint64_t split_count_offset; /* of the value of split.count, a u16; 0 = not a shard of a set */
+    int64_t mtime_ns;
+    uint64_t device, inode; /* identity, to notice a file replaced under us */
+} bt_shard;
+
+/* Everything is owned by the facts' arena; one bt_facts_close frees it all. */
+typedef struct bt_facts {
+    const char *path; /* as given */
+    const char *arch; /* general.architecture */
+    const char *name; /* general.name, or "" */
+    const char *tokenizer, *tokenizer_pre;
+    bool has_chat_template;
+    uint32_t n_ctx_train, n_embd, n_vocab, n_ff, n_expert, n_expert_used;
+    uint32_t n_block; /* blocks that are loaded (MTP blocks are not) */
+    uint32_t n_head;  /* query heads of block 0 */
+    bool tied_head;
+    bool kv_known;      /* false: an architecture whose KV the formulas do not know */
+    char kv_reason[96]; /* why not */
+    bool kv_exact;      /* plain attention only: kv[] is the whole of it */
+    bt_kv_block *kv;    /* [n_block] */
+    uint32_t alignment; /* of tensor data, general.alignment */
+    bt_shard *shards;
+    uint32_t n_shards;
+    bt_tensor *tensors;
+    uint32_t n_tensors;
+    bt_unit_facts *units; /* blocks in order, attention before feed-forward; then other, head panels, tables */
+    uint32_t n_units;
+    uint32_t *unit_tensors;
+    uint32_t n_unit_tensors;
+    bt_extent *extents;
+    uint32_t n_extents;
+    uint64_t weight_bytes;  /* of all loaded tensors */
+    uint64_t file_bytes;    /* of all shards */
+    uint64_t small_bytes;   /* BT_ROLE_SMALL tensors, each rounded up to 64 */
+    uint64_t header_bytes;  /* of all shards */
+    char header_sha256[65]; /* of shard 0's header, hexadecimal */
+    uint64_t arena_bytes;   /* what these facts themselves hold */
+    struct bt_arena *arena;
+} bt_facts;
+
+/* Read the header of a GGUF file, or of the whole set if it is a shard of one, and check it strictly.
+ * path    any shard of the set
+ * returns BT_OK; BT_E_IO cannot be read; BT_E_FORMAT malformed, truncated, or a shard is missing (the text names it);
+ *         BT_E_LIMIT over a limit above. Reads the header only and allocates at most a few times its size.
+ * The file is closed again: what later reads it checks its identity (bt_shard). */
+BT_MUST_CHECK bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err);
+void bt_facts_close(bt_facts *facts); /* NULL is fine */
+
+/* ---- wishes: what the user asked for ---------------------------------------------------------------------------- */
+
+typedef enum bt_choice { BT_AUTO, BT_ON, BT_OFF } bt_choice;
+typedef enum bt_io_mode { BT_IO_AUTO, BT_IO_DIRECT, BT_IO_BUFFERED } bt_io_mode;
+typedef enum bt_policy { BT_POLICY_CTX, BT_POLICY_SPEED } bt_policy;
+typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
+
+typedef struct bt_wishes {
+    bt_budget_kind budget_kind;
+    uint64_t budget_bytes; /* for BT_BUDGET_BYTES */
+    bool force;            /* run a refused plan */
+    uint32_t n_ctx;        /* 0 = default, min(trained, 4096) */
+    bool allow_ctx_reduction;
+    uint32_t n_parallel;     /* sequences; 0 = 1 */
+    uint32_t n_batch;        /* 0 = 2048 */
+    uint32_t n_ubatch;       /* 0 = 512, lowered when the budget needs it */
+    uint32_t type_k, type_v; /* ggml types; 1 (f16) by default */
+    bt_choice flash_attn;
+    uint32_t n_threads; /* 0 = cores allowed */
+    uint32_t n_buffers; /* ring slots; 0 = 2 */
+    bt_choice stream_head;
+    bt_policy policy;
+    bt_io_mode io;
+} bt_wishes;
+
+/* ---- plan: where everything lives ------------------------------------------------------------------------------- */
+
+/* name in reports, what it holds (docs/interfaces.md) */
+#define BT_LINE_MAP(X)                                                                                                 \
+    X(BASE, "base")                                                                                                    \
+    X(VOCAB, "vocab")                                                                                                  \
+    X(METADATA, "metadata")                                                                                            \
+    X(KV, "kv")                                                                                                        \
+    X(COMPUTE, "compute")                                                                                              \
+    X(PAGETABLES, "pagetables")                                                                                        \
+    X(THREADS, "threads")                                                                                              \
+    X(LOGITS, "logits")                                                                                                \
+    X(OUTPUT_NORM, "output_norm")                                                                                      \
+    X(EMBEDDINGS, "embeddings")                                                                                        \
+    X(HEAD, "head")                                                                                                    \
+    X(RING, "ring")                                                                                                    \
+    X(PINNED, "pinned")                                                                                                \
+    X(EXPERTS, "experts")                                                                                              \
+    X(DERIVED, "derived")                                                                                              \
+    X(STAGING, "staging")
+
+typedef enum bt_line {
+#define X(name, text) BT_LINE_##name,
+    BT_LINE_MAP(X)
+#undef X
+        BT_LINE_COUNT
+} bt_line;
+
+typedef enum bt_source {
+    BT_SOURCE_FORMULA, /* computed from the header */
+    BT_SOURCE_TENSOR,  /* exact sizes of the tensor table */
+    BT_SOURCE_DRY_RUN, /* libllama asked, nothing loaded */
+    BT_SOURCE_MEASURED,
+} bt_source;
+
+typedef struct bt_ledger {
+    uint64_t bytes[BT_LINE_COUNT];
+    bt_source source[BT_LINE_COUNT];
+} bt_ledger;
+
+/* What a line costs, as a function of the context: fixed + per_ctx * c + per_window * min(c, window).
+ * c is the context rounded up to the cost model's ctx_align. */
+typedef struct bt_cost {
+    uint64_t fixed_bytes, per_ctx_bytes, per_window_bytes;
+    bt_source source;
+} bt_cost;
+
+/* A cost model: everything the search needs beside the units. The product fills it from formulas or from a dry run;
+ * tests fill it with the seed's prices (research/seed-2, A2 and A3b). One model per micro-batch. */
+typedef struct bt_costs {
+    bt_cost line[BT_LINE_COUNT]; /* head, ring, pinned: what the line costs beside its units (usually 0) */
+    uint32_t n_ubatch;
+    uint32_t ctx_align;          /* libllama rounds the context up to this: 256 */
+    uint32_t ctx_step;           /* the search steps the context down by this */
+    uint32_t ctx_min;            /* lowest context that is tried */
+    uint32_t window_cells;       /* cells of a sliding-window cache at full size */
+    uint64_t slot_slack_bytes;   /* added to each ring slot */
+    bool head_always_resident;   /* the head is one thing and never streamed (the seed's tied head) */
+    uint64_t load_peak_bytes;    /* most that is held while loading, before anything is pinned */
+    uint32_t page_table_divisor; /* page tables cost 1/this of all other lines, rounded up; 0: nothing */
+} bt_costs;
+
+/* A unit as the search sees it. */
+typedef struct bt_plan_unit {
+    uint64_t pinned_bytes; /* in memory when pinned */
+    uint64_t slot_bytes;   /* needs a slot at least this large when streamed */
+    uint64_t read_bytes;   /* read each pass when streamed */
+    uint64_t rows_bytes; /* BT_KIND_TABLE: its row window when not pinned; BT_KIND_HEAD: of a tied table not resident */
+    uint64_t token_rows_bytes; /* the same, for each token of the micro-batch (added to rows_bytes) */
+    bt_unit_kind kind;
+} bt_plan_unit;
+
+typedef enum bt_place { BT_PLACE_PINNED, BT_PLACE_STREAMED, BT_PLACE_ROWS } bt_place;
+typedef enum bt_verdict { BT_FITS, BT_STREAMS, BT_REFUSED, BT_VERDICT_UNKNOWN } bt_verdict;
+typedef enum bt_bound { BT_BOUND_DISK, BT_BOUND_COMPUTE, BT_BOUND_MEMORY } bt_bound;
+
+typedef struct bt_forecast {
+    bt_known micro_tokens_per_s; /* tokens per second x 1e6 */
+    bt_bound bound;
+} bt_forecast;
+
+typedef enum bt_rung_kind {
+    BT_RUNG_MINIMUM,
+    BT_RUNG_OVERLAP,
+    BT_RUNG_HEAD,
+    BT_RUNG_ALL_PINNED,
+    BT_RUNG_COUNT
+} bt_rung_kind;
+
+typedef struct bt_rung {
+    bool exists;
+    uint64_t budget_bytes;
+    uint32_t n_ctx;
+    bt_forecast forecast;
+} bt_rung;
+
+#define BT_CHANGE_MAX 8
+
+/* A single change of the wishes that would make a refused plan fit; each was verified by planning it. */
+typedef struct bt_change {
+    char flag[24];
+    char value[24];
+    uint64_t need_bytes;
+} bt_change;
+
+typedef struct bt_refusal {
+    char code[24]; /* ram_budget, ctx, arch_unknown ... */
+    char message[320];
+    uint64_t need_bytes, have_bytes;
+    bt_change changes[BT_CHANGE_MAX];
+    uint32_t n_changes;
+} bt_refusal;
+
+/* The decision. Plain data; place[] is owned by whoever made the plan (an arena). */
+typedef struct bt_plan {
+    bt_verdict verdict;
+    bool forced;
+    bool exact; /* n_ubatch was not lowered: results equal llama.cpp's at its default */
+    bool priced_by_dry_run;
+    bt_wishes wishes;
+    uint32_t n_ctx_requested; /* 0 = not asked for */
+    uint32_t n_ctx;           /* effective, rounded as libllama rounds */
+    uint32_t n_ctx_train;
+    char ctx_reason[96]; /* why requested and effective differ, else empty */
+    uint32_t n_batch, n_ubatch, n_parallel, n_threads;
+    bool head_resident;
+    uint32_t n_slots; /* 0 when nothing streams */
+    uint64_t slot_bytes;
+    bt_place *place; /* [n_units] */
+    uint32_t n_units;
+    uint32_t n_pinned, n_streamed;
+    uint64_t pinned_bytes;
+    uint64_t read_bytes_per_pass;
+    bt_ledger ledger;
+    uint64_t planned_bytes;     /* sum of the ledger */
+    uint64_t budget_bytes;      /* effective */
+    bt_pool_state budget_state; /* UNLIMITED: no budget was asked for and none is known */
+    char budget_source[192];
+    uint64_t ceiling_bytes;    /* budget less the lines that are not weights (the seed's weight ceiling) */
+    bt_known disk_bytes_per_s; /* read bandwidth that the forecasts stand on */
+    bt_forecast forecast;
+    bt_rung ladder[BT_RUNG_COUNT];
+    bt_refusal refusal; /* code empty unless refused */
+} bt_plan;
+
+/* The seed's rule (docs/design.md P1): resident if weights <= available - headroom (equality fits), else stream with a
+ * cache of max(usable, floor). Unknown available memory is resident: a wrong guess costs speed, never memory. */
+typedef struct bt_host_plan {
+    bool stream;
+    uint64_t cache_bytes; /* 0 when resident */
+} bt_host_plan;
+#define BT_HOST_HEADROOM_BYTES (UINT64_C(4) << 30) /* seeds/003: FIT_HEADROOM */
+bt_host_plan bt_plan_host(uint64_t weight_bytes, bt_known available, uint64_t headroom_bytes, uint64_t floor_bytes);
+/* Budget of derived copies (P8): a quarter of what headroom and commitments leave; 0 when unknown. */
+uint64_t bt_plan_derived_bytes(bt_known available, uint64_t headroom_bytes, uint64_t committed_bytes);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ * option_help.c: the options of a command as text for a terminal.
+ *
+ *     -c, --ctx-size N            Tokens of context ...
+ *                                 ... wrapped [default: 4096]
+ *
+ * The left column is as wide as the widest entry, up to LEFT_MAX; an entry that is wider stands on a line of its own.
+ * Lines break at spaces only; a word that is longer than its line stays whole. Widths are counted in characters, which
+ * is right for texts without wide or combining ones. */
+#include "base/option.h"
+
+#include <string.h>
+
+#define WIDTH    100 /* columns: wide enough for two, and still inside the usual terminal on a laptop */
+#define LEFT_MAX 34  /* a third of WIDTH */
+#define GAP      2
+
+static size_t columns(const char *s, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += ((unsigned char)s[i] & 0xC0) != 0x80;
+    }
+    return count;
+}
+
+static bool is_shown(const bt_option *row, uint32_t command) {
+    return !row->hidden && (row->commands & command) != 0;
+}
+
+static const char *arg_name(const bt_option *row) {
+    if (row->kind == BT_OPTION_FLAG) return NULL;
+    if (row->arg) return row->arg;
+    return row->kind == BT_OPTION_CHOICE ? row->choices : "VALUE";
+}
+
+/* "  -c, --ctx-size N" */
+static void add_left(const bt_option *row, bt_text *text) {
+    bt_text_add(text, "  ");
+    for (const char *p = row->shorts ? row->shorts : ""; *p;) {
+        size_t n = strcspn(p, " ");
+        if (n > 0) bt_text_addf(text, "-%.*s, ", (int)n, p);
+        p += n + strspn(p + n, " ");
+    }
+    bt_text_addf(text, "--%s", row->name);
+    if (row->alias) bt_text_addf(text, ", --%s", row->alias);
+    const char *arg = arg_name(row);
+    if (arg) bt_text_addf(text, " %s", arg);
+}
+
+static size_t left_columns(const bt_option *row) {
+    size_t n = 2; /* the indent */
+    for (const char *p = row->shorts ? row->shorts : ""; *p;) {
+        size_t length = strcspn(p, " ");
+        if (length > 0) n += length + 3; /* "-", ", " */
+        p += length + strspn(p + length, " ");
+    }
+    n += 2 + columns(row->name, strlen(row->name));
+    if (row->alias) n += 4 + columns(row->alias, strlen(row->alias));
+    const char *arg = arg_name(row);
+    return n + (arg ? 1 + columns(arg, strlen(arg)) : 0);
+}
+
+static void new_line(bt_text *text, size_t indent) {
+    bt_text_addf(text, "\n%*s", (int)indent, "");
+}
+
+/* Get ready for a word of n columns: a space before it, or a new line if it would not fit. */
+static void make_room(bt_text *text, size_t n, size_t indent, size_t *at) {
+    if (*at > indent && *at + 1 + n > WIDTH) {
+        new_line(text, indent);
+        *at = indent;
+    } else if (*at > indent) {
+        bt_text_add(text, " ");
+        *at += 1;
+    }
+    *at += n;
+}
+
+/* The words of help, then "[default: ...]" in one piece. */
+static void add_right(const bt_option *row, bt_text *text, size_t indent) {
+    size_t at = indent;
+    const char *help = row->help ? row->help : "";
+    for (const char *p = help + strspn(help, " "); *p;) {
+        size_t n = strcspn(p, " ");
+        make_room(text, columns(p, n), indent, &at);
+        bt_text_add_n(text, p, n);
+        p += n + strspn(p + n, " ");
+    }
+    if (row->shown_default) {
+        const char *shown = row->shown_default;
+        make_room(text, strlen("[default: ]") + columns(shown, strlen(shown)), indent, &at);
+        bt_text_addf(text, "[default: %s]", shown);
+    }
+}
+
+void bt_options_help(const bt_option *table, size_t n_options, uint32_t command, bt_text *text) {
+    size_t widest = 0;
+    for (size_t i = 0; i < n_options; i++) {
+        size_t n = left_columns(&table[i]);
+        if (is_shown(&table[i], command) && n <= LEFT_MAX && n > widest) widest = n;
+    }
+    size_t indent = (widest ? widest : LEFT_MAX) + GAP;
+    for (size_t i = 0; i < n_options; i++) {
+        const bt_option *row = &table[i];
+        if (!is_shown(row, command)) continue;
+        size_t n = left_columns(row);
+        add_left(row, text);
+        if (n + GAP > indent) {
+            new_line(text, indent);
+        } else {
+            bt_text_addf(text, "%*s", (int)(indent - n), "");
+        }
+        add_right(row, text, indent);
+        bt_text_add(text, "\n");
+    }
+}

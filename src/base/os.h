@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * os.h: the calls that differ between systems or that a fault test must be able to fail. Everything else is plain
+ * POSIX. Each returns 0 or a byte count, or minus an errno value. */
+#pragma once
+
+#include "burthen.h"
+
+int bt_os_open(const char *path, bool direct); /* read-only, close-on-exec; descriptor or -errno */
+int bt_os_close(int fd);
+int64_t bt_os_pread(int fd, void *dest, size_t bytes, uint64_t offset); /* retries EINTR; may be short at the end */
+void *bt_os_reserve(uint64_t bytes); /* address space, no memory; NULL when refused (errno) */
+int bt_os_unreserve(void *base, uint64_t bytes);
+int bt_os_populate(void *base, uint64_t bytes);      /* touch every page for writing now */
+int bt_os_drop(void *base, uint64_t bytes);          /* give whole pages in it back; they read as zero again */
+int bt_os_no_huge_pages(void *base, uint64_t bytes); /* advice; 0 where it does not exist */
+int bt_os_huge_pages(void *base, uint64_t bytes);
+int64_t bt_os_resident_bytes(const void *base, uint64_t bytes); /* pages now in memory, in bytes */
+int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes);
+uint64_t bt_os_now_ns(void); /* monotonic */
+uint64_t bt_os_page_bytes(void);
+/* VmRSS, VmHWM, RssAnon, RssFile of this process in bytes; unknown where the system does not say */
+typedef struct bt_os_memory {
+    bt_known rss_bytes, peak_rss_bytes, anon_bytes, file_bytes;
+    bt_known major_faults;
+} bt_os_memory;
+void bt_os_memory_read(bt_os_memory *ret);
+/* Bring in the code and read-only data of every mapped library, so that no later first call adds to the process base.
+ */
+int bt_os_freeze_text(void);
+uint32_t bt_os_n_cores(void); /* cores this process may run on */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * text.h: a string that grows to a stated maximum and then fails, never silently cut. */
+#pragma once
+
+#include "burthen.h"
+
+/* Zero-initialise, then set max_bytes. After a failed append failed stays true and data holds what fitted. */
+typedef struct bt_text {
+    char *data; /* NUL-terminated when not NULL */
+    size_t n_bytes, capacity_bytes, max_bytes;
+    bool failed;
+} bt_text;
+
+void bt_text_init(bt_text *text, size_t max_bytes);
+void bt_text_done(bt_text *text);
+void bt_text_add(bt_text *text, const char *s);
+void bt_text_add_n(bt_text *text, const char *s, size_t n);
+void bt_text_addf(bt_text *text, const char *fmt, ...) BT_PRINTF(2, 3);
+/* Append with control bytes shown as \xNN, so that a file's strings cannot drive a terminal. UTF-8 passes. */
+void bt_text_add_escaped(bt_text *text, const char *s, size_t n);
+const char *bt_text_str(const bt_text *text); /* never NULL */
+
+/* Bytes of the valid UTF-8 character at s, 1 to 4; 0 if there is none within n bytes. */
+size_t bt_utf8_length(const char *s, size_t n);
+/* A character that moves a terminal instead of showing something: C0, DEL, C1. length: of bt_utf8_length. */
+bool bt_utf8_is_control(const char *s, size_t length);
+/* The longest prefix of the first n bytes that does not end inside a character. */
+size_t bt_utf8_fit(const char *s, size_t n);

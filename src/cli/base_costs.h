@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * base_costs.h: what this build costs before and beside the model, measured on the reference machine (docs/design.md
+ * section 6): the process after its libraries are initialised, and libllama's vocabulary per token, kept and while it
+ * is loaded. Corrected by measuring whenever llama.cpp is changed; a dry run replaces them by what it measured. */
+#pragma once
+
+#include "plan/costs.h"
+
+static const bt_base_costs bt_base_costs_measured = {
+    .base_bytes = UINT64_C(8) << 20,
+    .vocab_fixed_bytes = 0,
+    .vocab_per_token_bytes = 300,
+    .vocab_load_per_token_bytes = 400,
+};

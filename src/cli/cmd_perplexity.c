@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_perplexity.c: `burthen perplexity MODEL -f FILE`: the correctness check under any budget, printed as
+ * llama-perplexity prints it. */
+#include "base/error.h"
+#include "base/heap.h"
+#include "cli/running.h"
+#include "engine/perplexity.h"
+
+#include <string.h>
+
+#define TEXT_MAX_BYTES (64u << 20) /* what one tokenization takes (engine/session.c) */
+
+static bool on_chunk(uint32_t chunk, uint32_t n_chunks, double value, void *user) {
+    (void)n_chunks;
+    (void)user;
+    (void)printf("[%u]%.4lf,", chunk + 1, value);
+    return fflush(stdout) == 0 && bt_running_signal() == 0;
+}
+
+static int score(bt_running *running, const bt_text *text) {
+    bt_error err = {0};
+    int32_t *tokens = NULL;
+    uint32_t n = 0;
+    bt_perplexity result;
+    bt_status status = bt_session_tokenize(running->engine, bt_text_str(text), text->n_bytes, true, false, &tokens, &n, &err);
+    uint32_t max_chunks = running->options->n_chunks < 0 ? UINT32_MAX : (uint32_t)running->options->n_chunks;
+    if (status == BT_OK)
+        status = bt_perplexity_compute(running->session, tokens, n, running->plan.n_ubatch, max_chunks, on_chunk, NULL,
+                                       &result, &err);
+    bt_heap_free(tokens);
+    if (status != BT_OK)
+        return bt_running_fail(&err);
+    (void)printf("\nFinal estimate: PPL = %.4lf +/- %.5lf\n", result.value, result.error);
+    bt_measured measured;
+    memset(&measured, 0, sizeof measured);
+    bt_running_measure(running, &measured);
+    bt_running_print_lines(running, &measured);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int bt_cmd_perplexity(const bt_cli_options *options, bt_option_result *args) {
+    bt_error err = {0};
+    bt_text text;
+    bt_text_init(&text, TEXT_MAX_BYTES);
+    bt_status status = options->prompt_file
+                           ? bt_cli_read_file(options->prompt_file, &text, &err)
+                           : bt_fail(&err, BT_E_ARG, "file_missing", BT_MEASURE_NONE, 0, 0, "perplexity needs a text: -f FILE");
+    int code = status == BT_OK ? 0 : bt_cli_fail(&err);
+    bt_running *running = code == 0 ? bt_heap_alloc(sizeof *running) : NULL;
+    if (code == 0 && !running) {
+        (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
+        code = bt_cli_fail(&err);
+    }
+    if (code == 0)
+        code = bt_running_open(options, args->args[0], bt_perplexity_outputs, running);
+    if (code == 0) {
+        code = score(running, &text);
+        bt_running_close(running);
+    }
+    bt_heap_free(running);
+    bt_text_done(&text);
+    return code;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * commands.h: the commands, and what they share. Each returns the exit code of the program (docs/interfaces.md). */
+#pragma once
+
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+typedef int bt_cmd(const bt_cli_options *options, bt_option_result *args);
+
+bt_cmd bt_cmd_plan;
+bt_cmd bt_cmd_run;
+bt_cmd bt_cmd_perplexity;
+bt_cmd bt_cmd_inspect;
+bt_cmd bt_cmd_devices;
+bt_cmd bt_cmd_help;
+bt_cmd bt_cmd_version;
+
+/* What llama.cpp says of its version ("b1234"), for fingerprints and `version`. Stands beside bt_cmd_run, where
+ * llama.cpp is known. */
+const char *bt_cmd_engine_version(void);
+
+/* The table of commands (main.c). */
+typedef struct bt_command {
+    const char *name;
+    bt_cmd *call;
+    bt_cli_command bit;
+    const char *args; /* "MODEL"; "" for none */
+    uint32_t n_args_min, n_args_max;
+    const char *summary;
+} bt_command;
+extern const bt_command bt_commands[];
+extern const size_t bt_command_count;
+const bt_command *bt_command_find(const char *name); /* NULL if unknown */
+/* BT_E_ARG, code "command", naming the nearest. */
+bt_status bt_command_unknown(const char *name, bt_error *err);
+void bt_command_help(const bt_command *command, bt_text *text);
+
+/* "burthen: sentence" on stderr; returns the exit code of the error's status. */
+int bt_cli_fail(const bt_error *err);
+/* The same for what went wrong with a model file: exit code 4 (unreadable or malformed), and GGUF files nearby when
+ * there is none of that name. */
+int bt_cli_fail_model(const bt_error *err, const char *path);
+/* Write to stdout, escaped on a terminal, and flush; the exit code: 0, or 1 with the reason on stderr. */
+int bt_cli_print(const bt_text *text);
+int bt_cli_print_bytes(const char *s, size_t n);

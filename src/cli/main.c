@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * main.c: from argv to a command.
+ *
+ *   argv -> command (table) -> options (table) -> arguments counted -> log opened -> call -> exit code
+ *
+ * Here, once, the JSON library's memory is led through base/heap.h (bt_report_init). Nothing else is set up for all
+ * commands: what a command needs, it opens. No locale is set, so that numbers look the same everywhere. */
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <string.h>
+
+const bt_command bt_commands[] = {
+    {"plan", bt_cmd_plan, BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
+    {"run", bt_cmd_run, BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
+    {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
+    {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
+    {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
+    {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
+    {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
+};
+const size_t bt_command_count = sizeof bt_commands / sizeof *bt_commands;
+
+const bt_command *bt_command_find(const char *name) {
+    for (size_t i = 0; i < bt_command_count; i++) {
+        if (strcmp(bt_commands[i].name, name) == 0) return &bt_commands[i];
+    }
+    return NULL;
+}
+
+bt_status bt_command_unknown(const char *name, bt_error *err) {
+    const char *names[sizeof bt_commands / sizeof *bt_commands];
+    for (size_t i = 0; i < bt_command_count; i++) {
+        names[i] = bt_commands[i].name;
+    }
+    const char *nearest = bt_nearest(name, names, bt_command_count);
+    if (nearest) {
+        return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
+                       nearest);
+    }
+    return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; burthen help lists them",
+                   name);
+}
+
+/* ---- the log ---------------------------------------------------------------------------------------------------- */
+
+static void write_log(bt_log_level level, const char *message, void *user) {
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    FILE *file = user;
+    (void)fprintf(file, "burthen: %s: %s\n", names[level], message); /* where else to say that it failed */
+    if (level <= BT_LOG_WARN) (void)fflush(file);
+}
+
+/* ret_file: to close at the end, or NULL. */
+static bt_status open_log(const bt_cli_options *options, FILE **ret_file, bt_error *err) {
+    bt_log_level level = BT_LOG_WARN;
+    if (options->log_level_given) {
+        level = (bt_log_level)options->log_level;
+    } else if (options->verbose) {
+        level = BT_LOG_INFO;
+    } else if (options->quiet) {
+        level = BT_LOG_ERROR;
+    }
+    FILE *file = options->log_file ? fopen(options->log_file, "ae") : NULL;
+    if (options->log_file && !file) {
+        return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", options->log_file);
+    }
+    bt_log_set(write_log, file ? file : stderr, level);
+    *ret_file = file;
+    return BT_OK;
+}
+
+/* ---- a command -------------------------------------------------------------------------------------------------- */
+
+static bt_status check_arguments(const bt_command *command, const bt_option_result *args, bt_error *err) {
+    if (args->n_args < command->n_args_min) {
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_ITEMS, command->n_args_min, args->n_args,
+                       "%s needs %s; burthen help %s says more", command->name, command->args, command->name);
+    }
+    if (args->n_args > command->n_args_max) {
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_ITEMS, command->n_args_max, args->n_args,
+                       "%s does not take %s; burthen help %s says more", command->name, args->args[command->n_args_max],
+                       command->name);
+    }
+    return BT_OK;
+}
+
+static int print_help(const bt_command *command) {
+    bt_text text;
+    bt_text_init(&text, 1u << 20); /* far over the table */
+    bt_command_help(command, &text);
+    int code = bt_cli_print(&text);
+    bt_text_done(&text);
+    return code;
+}
+
+static int call(const bt_command *command, const bt_cli_options *options, bt_option_result *args) {
+    bt_error err = {0};
+    FILE *log_file = NULL;
+    if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
+        return bt_cli_fail(&err);
+    }
+    int code = command->call(options, args);
+    bt_log_set(NULL, NULL, BT_LOG_ERROR);
+    if (log_file && fclose(log_file) != 0 && code == 0) {
+        (void)bt_fail_sys(&err, errno, "log_file", "cannot write the log file %s", options->log_file);
+        code = bt_cli_fail(&err);
+    }
+    return code;
+}
+
+/* argv after the command's name */
+static int run_command(const bt_command *command, int argc, char *const *argv) {
+    bt_error err = {0};
+    bt_cli_options options;
+    bt_option_result args = {.max_args = (uint32_t)argc};
+    args.args = bt_heap_array((size_t)argc + 1, sizeof *args.args);
+    if (!args.args) {
+        (void)bt_fail(&err, BT_E_NOMEM, "arguments", BT_MEASURE_NONE, 0, 0, "no memory for the arguments");
+        return bt_cli_fail(&err);
+    }
+    int code = 0;
+    if (bt_cli_options_parse(command->bit, argc, argv, NULL, &options, &args, &err) != BT_OK) {
+        code = bt_cli_fail(&err);
+    } else if (options.help) {
+        code = print_help(command);
+    } else {
+        for (int i = args.rest; i > 0 && i < argc && args.n_args < args.max_args; i++) {
+            args.args[args.n_args++] = argv[i]; /* after "--" all are arguments */
+        }
+        code = call(command, &options, &args);
+    }
+    bt_heap_free(args.args);
+    return code;
+}
+
+static int print_invitation(void) {
+    static const char text[] = "burthen " BT_VERSION ": local language models within a memory budget\n"
+                               "  burthen plan MODEL    what a model needs here, what fits, what streams\n"
+                               "  burthen devices       the memory of this machine; burthen help lists all commands\n";
+    return bt_cli_print_bytes(text, sizeof text - 1);
+}
+
+int main(int argc, char **argv) {
+    bt_report_init(bt_cmd_engine_version());
+    if (argc < 2) return print_invitation();
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+    if (strcmp(name, "--version") == 0) name = "version";
+    const bt_command *command = bt_command_find(name);
+    if (!command) {
+        bt_error err = {0};
+        (void)bt_command_unknown(name, &err);
+        return bt_cli_fail(&err);
+    }
+    return run_command(command, argc - 2, argv + 2);
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT
+ * options.c: the option table.
+ *
+ * Names and meanings are llama.cpp's where the meaning is the same (docs/interfaces.md). What llama.cpp's users type
+ * and this version cannot do is in the table too, hidden, and answers with that, instead of being taken for a typing
+ * error; a value that asks for what happens anyway (-ngl 0, --repack off) passes. Ranges are those of the types and of
+ * llama.cpp; what contradicts a model is the plan's to refuse. */
+#include "cli/options.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "model/types.h"
+
+#include <string.h>
+
+#define ALL_MODEL  (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
+#define EVERY      (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION)
+#define LOADS      (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
+#define GENERATES  (BT_CLI_RUN | BT_CLI_BENCH)
+#define CTX_MAX    1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
+#define THREAD_MAX 4096.0       /* as in machine.json */
+#define SLOT_MAX   64.0         /* a ring deeper than the reader's queue holds only waiting bytes */
+/* llama.cpp's defaults for the samplers (common/common.h). */
+#define TEMPERATURE 0.8
+#define TOP_K       40
+#define TOP_P       0.95
+#define MIN_P       0.05
+
+static bt_status parse_budget(const char *value, void *target, bt_error *err) {
+    bt_cli_options *options = target;
+    if (strcmp(value, "auto") == 0) {
+        options->wishes.budget_kind = BT_BUDGET_AUTO;
+        return BT_OK;
+    }
+    BT_TRY(bt_size_parse(value, "--ram-budget", &options->wishes.budget_bytes, err));
+    options->wishes.budget_kind = options->wishes.budget_bytes == 0 ? BT_BUDGET_OFF : BT_BUDGET_BYTES;
+    return BT_OK;
+}
+
+static bt_status parse_type(const char *value, const char *flag, uint32_t *ret, bt_error *err) {
+    if (strcmp(value, "auto") == 0) {
+        return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
+                       "%s auto is not in this version; name a type, such as f16 or q8_0", flag);
+    }
+    if (bt_type_by_name(value, ret)) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                   "%s wants a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
+}
+
+static bt_status parse_type_k(const char *value, void *target, bt_error *err) {
+    return parse_type(value, "--cache-type-k", &((bt_cli_options *)target)->wishes.type_k, err);
+}
+
+static bt_status parse_type_v(const char *value, void *target, bt_error *err) {
+    return parse_type(value, "--cache-type-v", &((bt_cli_options *)target)->wishes.type_v, err);
+}
+
+/* ---- what this version cannot do -------------------------------------------------------------------------------- */
+
+static bt_status later(const char *what, bt_error *err) {
+    return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0, "%s not in this version", what);
+}
+
+static bt_status parse_device(const char *value, void *target, bt_error *err) {
+    (void)target;
+    bool nothing = strcmp(value, "0") == 0 || strcmp(value, "auto") == 0 || strcmp(value, "none") == 0;
+    return nothing ? BT_OK : later("graphics cards and other devices are", err);
+}
+
+static bt_status parse_draft(const char *value, void *target, bt_error *err) {
+    (void)target;
+    return strcmp(value, "off") == 0 ? BT_OK : later("speculation is", err);
+}
+
+static bt_status parse_repack(const char *value, void *target, bt_error *err) {
+    (void)target;
+    bool nothing = strcmp(value, "off") == 0 || strcmp(value, "auto") == 0;
+    return nothing ? BT_OK : later("repacked copies of weights are", err);
+}
+
+static bt_status parse_projector(const char *value, void *target, bt_error *err) {
+    (void)value;
+    (void)target;
+    return later("pictures and sound are", err);
+}
+
+static bt_status parse_session(const char *value, void *target, bt_error *err) {
+    (void)value;
+    (void)target;
+    return later("saved sessions are", err);
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------------- */
+
+#define AT(member)   .offset = offsetof(bt_cli_options, member), .set_offset = SIZE_MAX
+#define WISH(member) AT(wishes.member)
+
+const bt_option bt_cli_option_table[] = {
+    {.name = "ram-budget",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(budget_bytes),
+     .parse = parse_budget,
+     .arg = "SIZE",
+     .help = "peak memory of the process that is never passed: 512M, 1.5G; auto takes what is available less a "
+             "reserve, 0 sets no budget",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "force",
+     .alias = "ram-budget-force",
+     .kind = BT_OPTION_FLAG,
+     WISH(force),
+     .help = "run a refused plan after printing what it costs",
+     .commands = ALL_MODEL},
+    {.name = "ctx-size",
+     .shorts = "c",
+     .kind = BT_OPTION_U32,
+     WISH(n_ctx),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "context in tokens; honoured or refused",
+     .shown_default = "the trained length, at most 4096",
+     .commands = ALL_MODEL},
+    {.name = "allow-ctx-reduction",
+     .kind = BT_OPTION_FLAG,
+     WISH(allow_ctx_reduction),
+     .help = "let --ctx-size shrink to fit the budget",
+     .commands = ALL_MODEL},
+    {.name = "parallel",
+     .shorts = "np",
+     .kind = BT_OPTION_U32,
+     WISH(n_parallel),
+     .min = 1,
+     .max = 256,
+     .arg = "N",
+     .help = "sequences",
+     .shown_default = "1",
+     .commands = ALL_MODEL}, /* 256: LLAMA_MAX_SEQ */
+    {.name = "batch-size",
+     .shorts = "b",
+     .kind = BT_OPTION_U32,
+     WISH(n_batch),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "tokens handed over at once",
+     .shown_default = "2048",
+     .commands = ALL_MODEL},
+    {.name = "ubatch-size",
+     .shorts = "ub",
+     .kind = BT_OPTION_U32,
+     .offset = offsetof(bt_cli_options, wishes.n_ubatch),
+     .set_offset = offsetof(bt_cli_options, n_ubatch_given),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "tokens computed at once; honoured or refused",
+     .shown_default = "512, less when the budget needs it",
+     .commands = ALL_MODEL},
+    {.name = "cache-type-k",
+     .shorts = "ctk",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(type_k),
+     .parse = parse_type_k,
+     .arg = "TYPE",
+     .help = "type of the KV cache's keys",
+     .shown_default = "f16",
+     .commands = ALL_MODEL},
+    {.name = "cache-type-v",
+     .shorts = "ctv",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(type_v),
+     .parse = parse_type_v,
+     .arg = "TYPE",
+     .help = "type of the KV cache's values",
+     .shown_default = "f16",
+     .commands = ALL_MODEL},
+    {.name = "flash-attn",
+     .shorts = "fa",
+     .kind = BT_OPTION_CHOICE,
+     WISH(flash_attn),
+     .choices = "auto|on|off",
+     .help = "flash attention",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "threads",
+     .shorts = "t",
+     .kind = BT_OPTION_U32,
+     WISH(n_threads),
+     .min = 1,
+     .max = THREAD_MAX,
+     .arg = "N",
+     .help = "threads that compute",
+     .shown_default = "the cores allowed",
+     .commands = ALL_MODEL},
+    {.name = "buffers",
+     .kind = BT_OPTION_U32,
+     WISH(n_buffers),
+     .min = 1,
+     .max = SLOT_MAX,
+     .arg = "N",
+     .help = "slots of the ring that weights stream through; 1 gives up reading while computing",
+     .shown_default = "2",
+     .commands = ALL_MODEL},
+    {.name = "stream-head",
+     .kind = BT_OPTION_CHOICE,
+     WISH(stream_head),
+     .choices = "auto|on|off",
+     .help = "stream the output projection, or keep it in memory",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "policy",
+     .kind = BT_OPTION_CHOICE,
+     WISH(policy),
+     .choices = "ctx|speed",
+     .help = "what memory goes to first",
+     .shown_default = "ctx",
+     .commands = ALL_MODEL},
+    {.name = "io",
+     .kind = BT_OPTION_CHOICE,
+     WISH(io),
+     .choices = "auto|direct|buffered",
+     .help = "read past the page cache, or through it",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "machine",
+     .kind = BT_OPTION_TEXT,
+     AT(machine_file),
+     .arg = "FILE",
+     .help = "plan for the machine of this machine.json (see devices --json)",
+     .shown_default = "this machine",
+     .commands = ALL_MODEL | BT_CLI_DEVICES},
+    {.name = "plan",
+     .kind = BT_OPTION_TEXT,
+     AT(plan_file),
+     .arg = "FILE",
+     .help = "run this plan.json; refused when model, machine or version are not those it was made for",
+     .shown_default = "a new plan",
+     .commands = LOADS},
+    {.name = "exact",
+     .kind = BT_OPTION_FLAG,
+     AT(exact),
+     .help = "price by a dry run instead of by formula",
+     .commands = BT_CLI_PLAN},
+
+    {.name = "prompt",
+     .shorts = "p",
+     .kind = BT_OPTION_TEXT,
+     AT(prompt),
+     .arg = "TEXT",
+     .help = "the prompt",
+     .commands = BT_CLI_RUN,
+     .no_env = true},
+    {.name = "file",
+     .shorts = "f",
+     .kind = BT_OPTION_TEXT,
+     AT(prompt_file),
+     .arg = "FILE",
+     .help = "read the text from a file; - is standard input",
+     .commands = BT_CLI_RUN | BT_CLI_PERPLEXITY,
+     .no_env = true},
+    {.name = "n-predict",
+     .alias = "predict",
+     .shorts = "n",
+     .kind = BT_OPTION_I32,
+     AT(n_predict),
+     .min = -1,
+     .max = INT32_MAX,
+     .arg = "N",
+     .help = "tokens to generate; -1 goes on to the end of the context",
+     .shown_default = "-1",
+     .commands = GENERATES},
+    {.name = "temp",
+     .alias = "temperature",
+     .kind = BT_OPTION_REAL,
+     AT(temperature),
+     .min = 0,
+     .max = 100,
+     .arg = "X",
+     .help = "temperature; 0 is greedy",
+     .shown_default = "0.8",
+     .commands = BT_CLI_RUN},
+    {.name = "top-k",
+     .kind = BT_OPTION_I32,
+     AT(top_k),
+     .min = 0,
+     .max = INT32_MAX,
+     .arg = "N",
+     .help = "sample among the N likeliest tokens; 0: all",
+     .shown_default = "40",
+     .commands = BT_CLI_RUN},
+    {.name = "top-p",
+     .kind = BT_OPTION_REAL,
+     AT(top_p),
+     .min = 0,
+     .max = 1,
+     .arg = "X",
+     .help = "sample among the likeliest tokens that together reach X",
+     .shown_default = "0.95",
+     .commands = BT_CLI_RUN},
+    {.name = "min-p",
+     .kind = BT_OPTION_REAL,
+     AT(min_p),
+     .min = 0,
+     .max = 1,
+     .arg = "X",
+     .help = "drop tokens less likely than X times the likeliest",
+     .shown_default = "0.05",
+     .commands = BT_CLI_RUN},
+    {.name = "repeat-penalty",
+     .kind = BT_OPTION_REAL,
+     AT(repeat_penalty),
+     .min = 0,
+     .max = 100,
+     .arg = "X",
+     .help = "penalty of tokens seen before; 1: none",
+     .shown_default = "1",
+     .commands = BT_CLI_RUN},
+    {.name = "seed",
+     .shorts = "s",
+     .kind = BT_OPTION_U32,
+     .offset = offsetof(bt_cli_options, seed),
+     .set_offset = offsetof(bt_cli_options, seed_given),
+     .arg = "N",
+     .help = "seed of the sampler",
+     .shown_default = "a new one each time",
+     .commands = BT_CLI_RUN},
+    {.name = "greedy",
+     .kind = BT_OPTION_FLAG,
+     AT(greedy),
+     .help = "always take the likeliest token; same as --temp 0",
+     .commands = BT_CLI_RUN},
+    {.name = "chunks",
+     .kind = BT_OPTION_I32,
+     AT(n_chunks),
+     .min = -1,
+     .max = 1073741824.0,
+     .arg = "N",
+     .help = "score at most N chunks of the text; -1: all",
+     .shown_default = "-1",
+     .commands = BT_CLI_PERPLEXITY},
+    {.name = "ignore-eos",
+     .kind = BT_OPTION_FLAG,
+     AT(ignore_eos),
+     .help = "go on when the model would end",
+     .commands = BT_CLI_RUN},
+    {.name = "grammar",
+     .kind = BT_OPTION_TEXT,
+     AT(grammar_file),
+     .arg = "FILE",
+     .help = "generate only what this GBNF grammar allows",
+     .commands = BT_CLI_RUN},
+
+    {.name = "json",
+     .kind = BT_OPTION_FLAG,
+     AT(json),
+     .help = "print JSON",
+     .commands = BT_CLI_PLAN | BT_CLI_BENCH | BT_CLI_INSPECT | BT_CLI_DEVICES,
+     .no_env = true},
+    {.name = "stats",
+     .kind = BT_OPTION_TEXT,
+     AT(stats_file),
+     .arg = "FILE",
+     .help = "write plan, text and what was measured as JSON",
+     .commands = GENERATES},
+    {.name = "quiet",
+     .shorts = "q",
+     .kind = BT_OPTION_FLAG,
+     AT(quiet),
+     .help = "say nothing but the answer",
+     .commands = EVERY},
+    {.name = "verbose",
+     .shorts = "v",
+     .kind = BT_OPTION_FLAG,
+     AT(verbose),
+     .help = "say what is being done",
+     .commands = EVERY},
+    {.name = "log-file",
+     .kind = BT_OPTION_TEXT,
+     AT(log_file),
+     .arg = "FILE",
+     .help = "append the log to a file",
+     .shown_default = "standard error",
+     .commands = EVERY},
+    {.name = "log-level",
+     .kind = BT_OPTION_CHOICE,
+     .offset = offsetof(bt_cli_options, log_level),
+     .set_offset = offsetof(bt_cli_options, log_level_given),
+     .choices = "error|warn|info|debug",
+     .help = "what is logged",
+     .shown_default = "warn",
+     .commands = EVERY},
+    {.name = "help",
+     .shorts = "h",
+     .kind = BT_OPTION_FLAG,
+     AT(help),
+     .help = "print this",
+     .commands = EVERY,
+     .no_env = true},
+
+    /* for tests */
+    {.name = "root",
+     .kind = BT_OPTION_TEXT,
+     AT(root),
+     .arg = "DIR",
+     .help = "read DIR/proc and DIR/sys",
+     .commands = ALL_MODEL | BT_CLI_DEVICES,
+     .hidden = true,
+     .no_env = true},
+    {.name = "reader",
+     .kind = BT_OPTION_CHOICE,
+     AT(reader),
+     .choices = "auto|uring|pread",
+     .help = "how weights are read",
+     .commands = LOADS,
+     .hidden = true},
+
+    /* what llama.cpp's users type */
+    {.name = "gpu-layers",
+     .alias = "n-gpu-layers",
+     .shorts = "ngl",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_device,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "n-cpu-moe",
+     .shorts = "ncmoe",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_device,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "device",
+     .shorts = "dev",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_device,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "rpc", .kind = BT_OPTION_CUSTOM, AT(help), .parse = parse_device, .commands = ALL_MODEL, .hidden = true},
+    {.name = "tensor-split",
+     .shorts = "ts",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_device,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "main-gpu",
+     .shorts = "mg",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_device,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "draft",
+     .alias = "model-draft",
+     .shorts = "md",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_draft,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "speculate",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_draft,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "repack",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_repack,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "mmproj",
+     .shorts = "mm",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_projector,
+     .commands = ALL_MODEL,
+     .hidden = true},
+    {.name = "session",
+     .kind = BT_OPTION_CUSTOM,
+     AT(help),
+     .parse = parse_session,
+     .commands = BT_CLI_RUN,
+     .hidden = true},
+};
+const size_t bt_cli_option_count = sizeof bt_cli_option_table / sizeof *bt_cli_option_table;
+
+void bt_cli_options_default(bt_cli_options *ret) {
+    *ret = (bt_cli_options){
+        .wishes = {.type_k = 1, .type_v = 1}, /* GGML_TYPE_F16 */
+        .root = "",
+        .n_predict = -1,
+        .n_chunks = -1,
+        .temperature = TEMPERATURE,
+        .top_k = TOP_K,
+        .top_p = TOP_P,
+        .min_p = MIN_P,
+        .repeat_penalty = 1,
+        .log_level = 1, /* BT_LOG_WARN */
+    };
+}
+
+bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *argv,
+                               const char *(*environ_get)(const char *), bt_cli_options *ret, bt_option_result *args,
+                               bt_error *err) {
+    bt_cli_options_default(ret);
+    BT_TRY(bt_options_parse(bt_cli_option_table, bt_cli_option_count, (uint32_t)command, argc, argv, environ_get, ret,
+                            args, err));
+    if (ret->greedy) ret->temperature = 0;
+    return BT_OK;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * options.h: the one option table of the program, and what it fills in.
+ *
+ * Parsing, help and the environment twins come from the table; a command reads its options from the struct and knows
+ * nothing of argv. Defaults stand in bt_cli_options_default. */
+#pragma once
+
+#include "base/option.h"
+#include "burthen.h"
+
+/* Bits of bt_option.commands. */
+typedef enum bt_cli_command {
+    BT_CLI_PLAN = 1 << 0,
+    BT_CLI_RUN = 1 << 1,
+    BT_CLI_BENCH = 1 << 2,
+    BT_CLI_PERPLEXITY = 1 << 3,
+    BT_CLI_INSPECT = 1 << 4,
+    BT_CLI_DEVICES = 1 << 5,
+    BT_CLI_HELP = 1 << 6,
+    BT_CLI_VERSION = 1 << 7,
+} bt_cli_command;
+
+typedef struct bt_cli_options {
+    bool help;
+
+    /* the plan */
+    bt_wishes wishes;
+    bool n_ubatch_given;
+    const char *machine_file; /* NULL: this machine */
+    const char *plan_file;    /* NULL: a new plan */
+    bool exact;
+    const char *root; /* of /proc and /sys; "" is this machine */
+
+    /* the run */
+    const char *prompt, *prompt_file; /* NULL: not given */
+    int32_t n_chunks;                 /* -1: all */
+    int32_t n_predict;                /* -1: to the context's end */
+    double temperature, top_p, min_p, repeat_penalty;
+    int32_t top_k;
+    uint32_t seed;
+    bool seed_given;
+    bool greedy, ignore_eos;
+    const char *grammar_file;
+    int reader; /* 0 auto, 1 io_uring, 2 pread */
+
+    /* what is said */
+    bool json, quiet, verbose;
+    const char *stats_file;
+    const char *log_file;
+    int log_level; /* bt_log_level */
+    bool log_level_given;
+} bt_cli_options;
+
+extern const bt_option bt_cli_option_table[];
+extern const size_t bt_cli_option_count;
+
+void bt_cli_options_default(bt_cli_options *ret);
+/* Arguments after the command's name. args: room for what is no option. environ_get: NULL is getenv. */
+BT_MUST_CHECK bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *argv,
+                                             const char *(*environ_get)(const char *), bt_cli_options *ret,
+                                             bt_option_result *args, bt_error *err);

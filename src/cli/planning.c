@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * planning.c: the steps from options to a plan.
+ *
+ *   options -> machine (probe, or a file) ---.
+ *   model   -> facts                          +-> budget, units, prices -> bt_plan_make -> plan
+ *   options -> wishes (threads filled in) ---'
+ *
+ * All the deciding is in src/plan; here is only who is asked in which order, and what a file from outside is allowed to
+ * be. Bounds: files at most BT_JSON_IN_MAX_BYTES, memory the caller's arena. */
+#include "cli/planning.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "cli/base_costs.h"
+#include "engine/exact.h"
+#include "plan/costs.h"
+#include "plan/plan.h"
+#include "probe/probe.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* docs/interfaces.md: defaults of -b and -ub, and the cap of an unasked context. */
+#define DEFAULT_BATCH   2048u
+#define CTX_DEFAULT_CAP 4096u
+
+static const uint32_t ubatches[BT_UBATCH_MAX] = {512, 256, 128, 64, 32};
+
+bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    if (!file) return bt_fail_sys(err, errno, "file", "cannot open %s", path);
+    char buffer[4096]; /* a page */
+    size_t n = 0;
+    int sys = 0;
+    errno = 0;
+    while (!text->failed && (n = fread(buffer, 1, sizeof buffer, file)) > 0) {
+        bt_text_add_n(text, buffer, n);
+    }
+    if (ferror(file)) sys = errno ? errno : EIO;
+    if (!standard) (void)fclose(file); /* only read */
+    if (sys) return bt_fail_sys(err, sys, "file", "cannot read %s", path);
+    if (text->failed) {
+        return bt_fail(err, BT_E_LIMIT, "file", BT_MEASURE_BYTES, 0, text->max_bytes, "%s is larger than %s", path,
+                       BT_SIZE(text->max_bytes));
+    }
+    return BT_OK;
+}
+
+bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
+    if (!options->machine_file) return bt_machine_probe(options->root, ret_machine, err);
+    bt_text text;
+    bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
+    bt_error why = {0};
+    bt_status status = bt_cli_read_file(options->machine_file, &text, &why);
+    if (status == BT_OK) status = bt_machine_from_json(bt_text_str(&text), text.n_bytes, ret_machine, &why);
+    bt_text_done(&text);
+    if (status == BT_OK || status == BT_E_NOMEM) {
+        if (err && status != BT_OK) *err = why;
+        return status;
+    }
+    return bt_fail(err, BT_E_ARG, "machine", BT_MEASURE_NONE, 0, 0, "--machine %s: %s", options->machine_file,
+                   why.text);
+}
+
+bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine) {
+    bt_wishes wishes = options->wishes;
+    if (wishes.n_threads == 0) wishes.n_threads = machine->n_threads ? machine->n_threads : 1;
+    return wishes;
+}
+
+uint32_t bt_planning_ubatches(const bt_wishes *wishes, uint32_t ret_n_ubatch[BT_UBATCH_MAX]) {
+    if (wishes->n_ubatch > 0) {
+        ret_n_ubatch[0] = wishes->n_ubatch;
+        return 1;
+    }
+    /* libllama takes the smaller of batch and micro-batch. */
+    uint32_t n_batch = wishes->n_batch ? wishes->n_batch : DEFAULT_BATCH;
+    uint32_t n = 0;
+    if (n_batch < ubatches[0]) ret_n_ubatch[n++] = n_batch;
+    for (uint32_t i = 0; i < BT_UBATCH_MAX && n < BT_UBATCH_MAX; i++) {
+        if (ubatches[i] <= n_batch && (n == 0 || ubatches[i] < ret_n_ubatch[n - 1])) ret_n_ubatch[n++] = ubatches[i];
+    }
+    return n;
+}
+
+bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
+                              bt_arena *arena, bt_budget *ret_budget, bt_problem *ret_problem, bt_error *err) {
+    const bt_wishes wishes = bt_planning_wishes(options, machine);
+    uint32_t n_ubatch[BT_UBATCH_MAX];
+    uint32_t n_costs = bt_planning_ubatches(&wishes, n_ubatch);
+    bt_costs *costs = bt_arena_array(arena, n_costs, sizeof *costs);
+    if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    for (uint32_t i = 0; i < n_costs; i++) {
+        BT_TRY(bt_costs_formula(facts, &wishes, &bt_base_costs_measured, n_ubatch[i], &costs[i], err));
+    }
+    bt_plan_unit *units = NULL;
+    BT_TRY(bt_costs_units(facts, arena, &units, err));
+    *ret_budget = bt_budget_resolve(machine, &options->wishes);
+    *ret_problem = (bt_problem){
+        .costs = costs,
+        .n_costs = n_costs,
+        .units = units,
+        .n_units = facts->n_units,
+        .wishes = wishes,
+        .n_ctx_train = facts->n_ctx_train,
+        .n_ctx_default_cap = CTX_DEFAULT_CAP,
+        .budget_bytes = ret_budget->bytes,
+        .budget_state = ret_budget->state,
+        .budget_source = ret_budget->source,
+        .disk_bytes_per_s = machine->disk_bytes_per_s,
+        .memory_bytes_per_s = machine->memory_bytes_per_s,
+        .kv_known = facts->kv_known,
+        .kv_reason = facts->kv_reason,
+    };
+    return BT_OK;
+}
+
+bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
+                           bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+    bt_budget budget;
+    bt_problem problem;
+    BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
+    bt_plan plan = {0};
+    BT_TRY(bt_plan_make(&problem, arena, &plan, err));
+    plan.disk_bytes_per_s = machine->disk_bytes_per_s;
+    plan.wishes = options->wishes; /* as asked; plan.n_threads is what was made of it */
+    *ret_plan = plan;
+    return BT_OK;
+}
+
+bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
+                            uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
+                            bt_error *err) {
+    bt_budget budget;
+    bt_problem problem;
+    BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
+    bt_plan plan = {0};
+    BT_TRY(bt_exact_plan(facts, &problem, base_bytes, problem.wishes.n_threads, outputs, arena, &plan, err));
+    plan.disk_bytes_per_s = machine->disk_bytes_per_s;
+    plan.wishes = options->wishes;
+    *ret_plan = plan;
+    return BT_OK;
+}
+
+bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_machine *machine, bt_arena *arena,
+                           bt_plan *ret_plan, bt_error *err) {
+    bt_text text;
+    bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
+    bt_error why = {0};
+    bt_fingerprint of_plan;
+    bt_plan plan;
+    bt_status status = bt_cli_read_file(path, &text, &why);
+    if (status == BT_OK) status = bt_fingerprint_from_json(bt_text_str(&text), text.n_bytes, &of_plan, &why);
+    if (status == BT_OK) status = bt_plan_from_json(bt_text_str(&text), text.n_bytes, arena, &plan, &why);
+    bt_text_done(&text);
+    if (status == BT_E_NOMEM) {
+        if (err) *err = why;
+        return status;
+    }
+    if (status != BT_OK) {
+        return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s", path, why.text);
+    }
+    bt_fingerprint now;
+    bt_fingerprint_make(facts, machine, &now);
+    BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
+    if (plan.place && plan.n_units != facts->n_units) {
+        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
+                       "the plan places %u units, the model has %u", plan.n_units, facts->n_units);
+    }
+    *ret_plan = plan;
+    return BT_OK;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * planning.h: from options to a plan: what `plan`, `run`, `bench` and `perplexity` share. */
+#pragma once
+
+#include "base/arena.h"
+#include "cli/options.h"
+#include "engine/exact.h"
+#include "plan/plan.h"
+
+/* Micro-batches that are tried when none was asked for, largest first (docs/design.md S1). */
+#define BT_UBATCH_MAX 5
+/* Largest arena that planning needs: 65,536 units of some tens of bytes, and the search's tables. */
+#define BT_PLANNING_ARENA_BYTES (256u << 20)
+
+/* The machine to plan for: this one, or that of --machine. BT_E_ARG for a file that is none. */
+BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
+/* The wishes, with the threads that will be used. */
+bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
+/* The micro-batches to try, largest first; how many. */
+uint32_t bt_planning_ubatches(const bt_wishes *wishes, uint32_t ret_n_ubatch[BT_UBATCH_MAX]);
+/* What there is to decide, priced by formula. budget: must live as long as the problem. */
+BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts,
+                                            const bt_machine *machine, bt_arena *arena, bt_budget *ret_budget,
+                                            bt_problem *ret_problem, bt_error *err);
+/* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. */
+BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
+                                         const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+/* Price by dry run, then decide. base_bytes: what this process holds before a model is opened; outputs: rows of logits
+ * the command needs. */
+BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts,
+                                          const bt_machine *machine, uint64_t base_bytes, bt_outputs_fn outputs,
+                                          bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+/* The plan of --plan: BT_E_STALE when it was made for another model, machine or version. */
+BT_MUST_CHECK bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_machine *machine,
+                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+/* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
+BT_MUST_CHECK bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err);

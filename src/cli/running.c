@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * running.c: from options to a loaded model with a context, and what was held in the end.
+ *
+ *   ggml and llama.cpp started, code brought in -> base measured -> facts -> plan by dry run -> printed
+ *   -> refused: exit 3                          -> loaded -> context -> the command's own work
+ *
+ * The base is measured before the model is opened, so that nothing of the model hides in it (docs/design.md C2). */
+#include "cli/running.h"
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/os.h"
+#include "base/size.h"
+
+#include <signal.h>
+#include <string.h>
+
+#define EXIT_REFUSED 3 /* docs/interfaces.md */
+#define ARENA_BLOCK (64u << 10)
+#define REPORT_MAX_BYTES (1u << 20) /* a plan's text is some kilobytes; its JSON grows with the units */
+#define BAR_AFTER_NS UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t signal_came;
+
+static void on_signal(int number) {
+    signal_came = number;
+    (void)signal(number, SIG_DFL); /* the second one kills */
+}
+
+static void catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+int bt_running_signal(void) {
+    return signal_came;
+}
+
+static bool should_abort(void *user) {
+    (void)user;
+    return signal_came != 0;
+}
+
+int bt_running_fail(const bt_error *err) {
+    if (err->status == BT_E_CANCELLED && signal_came != 0)
+        return 128 + signal_came;
+    return bt_cli_fail(err);
+}
+
+/* ---- planning ---- */
+
+static int print_plan(const bt_running *running) {
+    const bt_cli_options *options = running->options;
+    bool refused = running->plan.verdict == BT_REFUSED && !running->plan.forced;
+    bt_error err = {0};
+    if (options->json && refused) {
+        char *json = NULL;
+        if (bt_report_plan_json(&running->plan, running->facts, &running->machine, &json, &err) != BT_OK)
+            return bt_cli_fail(&err);
+        int code = bt_cli_print_bytes(json, strlen(json));
+        bt_heap_free(json);
+        return code;
+    }
+    if (options->quiet && !refused)
+        return 0;
+    bt_text text;
+    bt_text_init(&text, REPORT_MAX_BYTES);
+    bt_report_plan_text(&running->plan, running->facts, &text);
+    (void)fputs(bt_text_str(&text), stderr);
+    bt_text_done(&text);
+    return 0;
+}
+
+static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error *err) {
+    const bt_cli_options *options = running->options;
+    BT_TRY(bt_planning_machine(options, &running->machine, err));
+    running->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
+    if (!running->arena)
+        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (options->plan_file)
+        return bt_planning_load(options->plan_file, running->facts, &running->machine, running->arena, &running->plan, err);
+    return bt_planning_exact(options, running->facts, &running->machine, running->base_bytes, outputs, running->arena,
+                             &running->plan, err);
+}
+
+/* ---- loading ---- */
+
+typedef struct load_progress {
+    bt_terminal *terminal;
+    uint64_t start_ns;
+} load_progress;
+
+static bool show_progress(uint64_t done, uint64_t total, void *user) {
+    load_progress *progress = user;
+    if (bt_os_now_ns() - progress->start_ns > BAR_AFTER_NS)
+        bt_terminal_bar(progress->terminal, "loading", done, total);
+    return signal_came == 0;
+}
+
+static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err) {
+    static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
+    const bt_plan *plan = &running->plan;
+    load_progress progress = {&running->terminal, bt_os_now_ns()};
+    bt_engine_params params = {
+        .facts = running->facts,
+        .plan = plan,
+        .reader = readers[running->options->reader],
+        .n_threads = plan->n_threads,
+        .progress = show_progress,
+        .progress_user = &progress,
+    };
+    bt_status status = bt_engine_open(&params, &running->engine, err);
+    bt_terminal_bar_end(&running->terminal);
+    if (status != BT_OK)
+        return status;
+    running->loaded_heap_bytes = bt_engine_heap_bytes(running->engine);
+    bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
+    bt_session_params session = bt_session_params_of(plan, outputs(plan->n_ctx, plan->n_ubatch));
+    BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
+    bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
+    return BT_OK;
+}
+
+static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
+    bt_error err = {0};
+    if (bt_engine_init(&err) != BT_OK)
+        return bt_cli_fail(&err);
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    running->base_bytes = memory.rss_bytes.value;
+    if (bt_facts_open(model, &running->facts, &err) != BT_OK)
+        return bt_cli_fail_model(&err, model);
+    if (make_plan(running, outputs, &err) != BT_OK)
+        return bt_running_fail(&err);
+    int code = print_plan(running);
+    if (code != 0)
+        return code;
+    return running->plan.verdict == BT_REFUSED && !running->plan.forced ? EXIT_REFUSED : 0;
+}
+
+int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running) {
+    memset(running, 0, sizeof *running);
+    running->options = options;
+    bt_terminal_open(&running->terminal, stderr, NULL);
+    catch_signals();
+    int code = open_and_plan(running, model, outputs);
+    bt_error err = {0};
+    if (code == 0 && load(running, outputs, &err) != BT_OK)
+        code = bt_running_fail(&err);
+    if (code != 0)
+        bt_running_close(running);
+    return code;
+}
+
+void bt_running_close(bt_running *running) {
+    bt_session_close(running->session);
+    bt_engine_close(running->engine);
+    bt_arena_close(running->arena);
+    bt_facts_close(running->facts);
+    running->session = NULL;
+    running->engine = NULL;
+    running->arena = NULL;
+    running->facts = NULL;
+}
+
+/* ---- measuring ---- */
+
+/* Heap that came after loading belongs to graphs and samplers: the line compute. */
+static void measure_lines(bt_running *running, bt_measured *measured) {
+    bt_account *account = bt_engine_account(running->engine);
+    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), running->loaded_heap_bytes);
+    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes);
+    bt_account_measure(account);
+    uint64_t explained = 0;
+    for (int line = 0; line < BT_LINE_COUNT; line++) {
+        bt_line_use *use = &measured->lines[line];
+        bt_account_use(account, (bt_line)line, use);
+        use->planned_bytes = running->plan.ledger.bytes[line]; /* also where there was no budget, and so no cap */
+        explained = bt_sat_add_u64(explained, use->peak_resident_bytes);
+    }
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    measured->peak_rss_bytes = memory.peak_rss_bytes.value;
+    measured->major_faults = memory.major_faults.value;
+    measured->residual_bytes = bt_sat_sub_u64(measured->peak_rss_bytes, explained);
+}
+
+void bt_running_measure(bt_running *running, bt_measured *measured) {
+    measure_lines(running, measured);
+    bt_device *device = bt_engine_device(running->engine);
+    bt_device_stats stats;
+    bt_device_stats_read(device, &stats);
+    bt_reader_stats reads;
+    bt_reader_stats_read(bt_engine_reader(running->engine), &reads);
+    bt_pool_report pool;
+    bt_device_pool_report(device, &pool);
+    measured->pool_bytes = pool.pool_bytes;
+    measured->live_bytes = pool.live_bytes;
+    measured->peak_live_bytes = pool.peak_live_bytes;
+    measured->weights_bytes = pool.weights_bytes;
+    measured->idle_slots = pool.idle_slots;
+    measured->reserved_classes = pool.reserved_classes;
+    measured->load_s = (double)bt_engine_load_read(running->engine)->load_ns / 1e9;
+    measured->passes = bt_session_passes(running->session);
+    measured->streamed_bytes = reads.read_bytes;
+    measured->read_bytes_per_s = reads.busy_ns ? (double)reads.read_bytes * 1e9 / (double)reads.busy_ns : 0.0;
+    measured->io_wait_s = (double)stats.wait_ns / 1e9;
+    measured->compute_s = (double)stats.compute_ns / 1e9;
+    measured->schedules_built = stats.schedules_built;
+    measured->schedules_reused = stats.schedules_reused;
+}
+
+void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {
+    if (running->options->quiet)
+        return;
+    bt_text text;
+    bt_text_init(&text, REPORT_MAX_BYTES);
+    bt_report_lines_text(measured->lines, measured->peak_rss_bytes, &text);
+    (void)fputs(bt_text_str(&text), stderr);
+    bt_text_done(&text);
+}

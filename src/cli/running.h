@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * running.h: from options to a loaded model with a context: what `run` and `perplexity` share. */
+#pragma once
+
+#include "cli/commands.h"
+#include "cli/planning.h"
+#include "engine/session.h"
+#include "report/report.h"
+
+typedef struct bt_running {
+    const bt_cli_options *options;
+    bt_machine machine;
+    bt_plan plan;
+    bt_facts *facts;
+    bt_arena *arena;
+    bt_engine *engine;
+    bt_session *session;
+    bt_terminal terminal; /* stderr: progress */
+    uint64_t base_bytes;  /* held before the model was opened */
+    uint64_t loaded_heap_bytes;
+} bt_running;
+
+/* Plan by dry run and print the plan on stderr (with options->json: on stdout, when refused); then, unless it is
+ * refused, load and make a context. Returns 0 when running, else the exit code, with everything said and closed.
+ * outputs: rows of logits the command needs. */
+int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running);
+void bt_running_close(bt_running *running);
+
+/* Lines, peaks and device counters now; what the command counted itself is left as it is. */
+void bt_running_measure(bt_running *running, bt_measured *measured);
+/* planned | reserved | committed | peak on stderr, unless quiet. */
+void bt_running_print_lines(const bt_running *running, const bt_measured *measured);
+
+/* SIGINT and SIGTERM stop the graph that runs; the signal that came, or 0. A second one kills. */
+int bt_running_signal(void);
+/* Exit code of an error, or of the signal that stopped the work (130, 143). */
+int bt_running_fail(const bt_error *err);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ * say.c: what the commands say: answers on stdout, errors on stderr, and GGUF files nearby when a model is missing.
+ *
+ * An error's sentence is safe to print as it is (base/error.c); a directory's names are not, and are escaped. Looking
+ * around reads at most SCAN_MAX names of two directories and goes no deeper: it is a hint, not a search. */
+#include "base/error.h"
+#include "base/heap.h"
+#include "cli/commands.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEARBY_MAX     5    /* names shown */
+#define SCAN_MAX       4096 /* directory entries looked at */
+#define HINT_MAX_BYTES 4096
+#define EXIT_BAD_MODEL 4 /* docs/interfaces.md */
+#define DIR_NAME_MAX   1024
+
+int bt_cli_fail(const bt_error *err) {
+    bt_terminal terminal;
+    bt_terminal_open(&terminal, stderr, NULL);
+    (void)fprintf(stderr, "%sburthen:%s %s\n", bt_terminal_colour(&terminal, BT_COLOUR_RED),
+                  bt_terminal_colour(&terminal, BT_COLOUR_NONE),
+                  err->text[0] ? err->text : bt_status_text(err->status));
+    return bt_status_exit_code(err->status);
+}
+
+int bt_cli_print_bytes(const char *s, size_t n) {
+    bt_terminal terminal;
+    bt_terminal_open(&terminal, stdout, NULL);
+    errno = 0;
+    bt_terminal_write(&terminal, s, n);
+    if (bt_terminal_flush(&terminal)) return 0;
+    bt_error err = {0};
+    (void)bt_fail_sys(&err, errno ? errno : EIO, "stdout", "cannot write to standard output");
+    return bt_cli_fail(&err);
+}
+
+int bt_cli_print(const bt_text *text) {
+    if (text->failed) {
+        bt_error err = {0};
+        (void)bt_fail(&err, BT_E_NOMEM, "stdout", BT_MEASURE_NONE, 0, 0, "no memory for the answer");
+        return bt_cli_fail(&err);
+    }
+    return bt_cli_print_bytes(bt_text_str(text), text->n_bytes);
+}
+
+/* ---- GGUF files nearby ------------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name);
+    size_t n_end = strlen(end);
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* The files that a person would name: no later shards of a set ("-00002-of-00003.gguf"). */
+static bool is_model(const char *name) {
+    if (name[0] == '.' || !ends_with(name, ".gguf")) return false;
+    const char *of = strstr(name, "-of-");
+    return !of || of - name < 6 || strncmp(of - 6, "-00001", 6) == 0;
+}
+
+typedef struct nearby {
+    char *names[NEARBY_MAX]; /* sorted; the first of all in order */
+    size_t n;
+} nearby;
+
+/* Takes name, or releases it. */
+static void keep(nearby *found, char *name) {
+    size_t at = 0;
+    while (at < found->n && strcmp(found->names[at], name) < 0) {
+        at++;
+    }
+    bool known = at < found->n && strcmp(found->names[at], name) == 0;
+    if (known || at == NEARBY_MAX) {
+        bt_heap_free(name);
+        return;
+    }
+    if (found->n == NEARBY_MAX) bt_heap_free(found->names[--found->n]);
+    memmove(&found->names[at + 1], &found->names[at], (found->n - at) * sizeof *found->names);
+    found->names[at] = name;
+    found->n++;
+}
+
+/* prefix: how the directory is written before its names, "" for the current one. */
+static void look(nearby *found, const char *directory, const char *prefix) {
+    DIR *dir = opendir(directory);
+    if (!dir) return; /* the hint is not worth an error of its own */
+    struct dirent *entry = NULL;
+    for (size_t i = 0; i < SCAN_MAX && (entry = readdir(dir)) != NULL; i++) {
+        if (!is_model(entry->d_name)) continue;
+        bt_text name;
+        bt_text_init(&name, HINT_MAX_BYTES);
+        bt_text_add_escaped(&name, prefix, strlen(prefix));
+        bt_text_add_escaped(&name, entry->d_name, strlen(entry->d_name));
+        if (name.failed) {
+            bt_text_done(&name);
+        } else {
+            keep(found, name.data);
+        }
+    }
+    (void)closedir(dir);
+}
+
+static void hint(const char *path) {
+    nearby found = {0};
+    const char *slash = strrchr(path, '/');
+    char directory[DIR_NAME_MAX];
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    if (n > 0 && n < sizeof directory) {
+        memcpy(directory, path, n);
+        directory[n] = '\0';
+        look(&found, directory, directory);
+    }
+    if (found.n == 0) look(&found, ".", "");
+    if (found.n == 0) return;
+    (void)fputs("burthen: GGUF files nearby:", stderr);
+    for (size_t i = 0; i < found.n; i++) {
+        (void)fprintf(stderr, "%s %s", i ? "," : "", found.names[i]);
+        bt_heap_free(found.names[i]);
+    }
+    (void)fputs("\n", stderr);
+}
+
+int bt_cli_fail_model(const bt_error *err, const char *path) {
+    int code = bt_cli_fail(err);
+    if (err->status == BT_E_IO && err->sys == ENOENT) hint(path);
+    bool of_file = err->status == BT_E_IO || err->status == BT_E_FORMAT || err->status == BT_E_LIMIT;
+    return of_file ? EXIT_BAD_MODEL : code;
+}

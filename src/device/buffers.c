@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * buffers.c: every buffer libllama asks for, on a line of the account.
+ *
+ * There are two buffer types. The device type is what weights, KV and the big compute buffer live in; it says it is no
+ * host memory, or the loader would read weights straight into it. The host type is what libllama uses for inputs,
+ * output rows and loader staging. Both are reserved address space; pages are charged when the use of a buffer is known:
+ *
+ *   while loading     host: staging, charged at once          device: weights, charged never (weights.c holds them)
+ *   making a context  cleared: KV or output rows, charged at the clear
+ *                     marked COMPUTE by the scheduler: compute, charged at the next classify
+ *
+ * ggml's callbacks return nothing, so what fails in one is kept (bt_device_fail) and fails the next graph. */
+
+#include "device/internal.h"
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/os.h"
+#include "base/size.h"
+
+#include <string.h>
+
+#define BUFFER_MAX 4096 /* a context makes about ten; what lies beyond is a leak */
+#define ALIGN_BYTES 64  /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
+
+static bt_device *device_of(ggml_backend_buffer_type_t type) {
+    return type->context;
+}
+
+bool bt_buffer_is_ours(const bt_device *device, ggml_backend_buffer_t buffer) {
+    return buffer && (buffer->buft == &device->buft || buffer->buft == &device->host_buft);
+}
+
+static void *buffer_base(ggml_backend_buffer_t ggml) {
+    const bt_buffer *buffer = ggml->context;
+    return buffer->memory->mapping->base;
+}
+
+static void list_remove(bt_device *device, bt_buffer *buffer) {
+    pthread_mutex_lock(&device->buffer_lock);
+    if (buffer->prev)
+        buffer->prev->next = buffer->next;
+    else
+        device->buffers = buffer->next;
+    if (buffer->next)
+        buffer->next->prev = buffer->prev;
+    pthread_mutex_unlock(&device->buffer_lock);
+}
+
+static void buffer_free(ggml_backend_buffer_t ggml) {
+    bt_buffer *buffer = ggml->context;
+    bt_device *device = buffer->device;
+    list_remove(device, buffer);
+    bt_pool_give(device->pool, buffer->memory);
+    bt_heap_free(buffer);
+}
+
+static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
+    bt_account *account = buffer->device->account;
+    bt_pool_buffer *memory = buffer->memory;
+    if (memory->mapping->line != line) {
+        BT_TRY(bt_account_relabel(account, memory->mapping, line, err));
+        memory->line = line;
+    }
+    if (buffer->charged_bytes < memory->bytes) {
+        BT_TRY(bt_account_commit(account, memory->mapping, memory->bytes - buffer->charged_bytes, err));
+        buffer->charged_bytes = memory->bytes;
+    }
+    buffer->classified = true;
+    return BT_OK;
+}
+
+/* Cleared while a context is made: it keeps its content between graphs. */
+static bt_line kept_line(const bt_buffer *buffer) {
+    return buffer->host ? BT_LINE_LOGITS : BT_LINE_KV;
+}
+
+static void buffer_clear(ggml_backend_buffer_t ggml, uint8_t value) {
+    bt_buffer *buffer = ggml->context;
+    bt_error err;
+    if (!buffer->classified && charge(buffer, kept_line(buffer), &err) != BT_OK) {
+        bt_device_fail(buffer->device, &err);
+        return;
+    }
+    /* Dropped pages read as zero, and are memory only once they are written. */
+    if (value == 0)
+        (void)bt_os_drop(buffer->memory->mapping->base, buffer->memory->mapping->bytes);
+    else
+        memset(buffer->memory->mapping->base, value, buffer->memory->bytes);
+}
+
+/* [offset, offset + size) of the tensor, inside its buffer's logical length; else the device fails. */
+static uint8_t *tensor_span(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, size_t offset, size_t size) {
+    bt_buffer *buffer = ggml->context;
+    const uint8_t *base = buffer->memory->mapping->base;
+    uint8_t *data = tensor->data;
+    bt_error err;
+    uint64_t start = bt_sat_add_u64((uint64_t)(data - base), offset);
+    if (data < base || bt_pool_check(buffer->memory, start, size, &err) != BT_OK) {
+        if (data < base)
+            (void)bt_fail(&err, BT_E_LIMIT, "buffer_bounds", BT_MEASURE_BYTES, size, 0, "tensor %s lies outside its buffer",
+                          tensor->name);
+        bt_device_fail(buffer->device, &err);
+        return NULL;
+    }
+    return data + offset;
+}
+
+static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+    uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    if (span)
+        memset(span, value, size);
+}
+
+void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    bt_buffer *buffer = ggml->context;
+    bt_device *device = buffer->device;
+    bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    if (is_weights && bt_weights_set(device->weights, tensor, data, offset, size))
+        return;
+    bt_error err;
+    /* Matches no file (an adapter, a control vector): ordinary memory, charged and stored. */
+    if (is_weights && !buffer->classified && charge(buffer, BT_LINE_PINNED, &err) != BT_OK) {
+        bt_device_fail(device, &err);
+        return;
+    }
+    uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    if (span)
+        memcpy(span, data, size);
+}
+
+void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    bt_buffer *buffer = ggml->context;
+    bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    if (is_weights && bt_weights_get(buffer->device->weights, tensor, data, offset, size))
+        return;
+    const uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    if (span)
+        memcpy(data, span, size);
+}
+
+static bool buffer_copy(ggml_backend_buffer_t ggml, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (!ggml_backend_buffer_is_host(src->buffer) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst))
+        return false;
+    bt_buffer_set(ggml, dst, src->data, 0, ggml_nbytes(src));
+    return true;
+}
+
+static const struct ggml_backend_buffer_i buffer_calls = {
+    .free_buffer = buffer_free,
+    .get_base = buffer_base,
+    .memset_tensor = buffer_memset,
+    .set_tensor = bt_buffer_set,
+    .get_tensor = bt_buffer_get,
+    .cpy_tensor = buffer_copy,
+    .clear = buffer_clear,
+};
+
+/* The line a new buffer is reserved under. Wrong guesses are put right by charge(). */
+static bt_line first_line(const bt_device *device, bool host) {
+    if (device->phase == BT_PHASE_LOAD)
+        return host ? BT_LINE_STAGING : BT_LINE_PINNED;
+    return BT_LINE_COMPUTE;
+}
+
+/* NULL, with the reason in err. */
+static bt_buffer *buffer_make(bt_device *device, bool host, size_t bytes, bt_error *err) {
+    bt_buffer *buffer = bt_heap_alloc(sizeof *buffer);
+    if (!buffer) {
+        (void)bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *buffer, 0, "no memory for a buffer's record");
+        return NULL;
+    }
+    buffer->device = device;
+    buffer->host = host;
+    bt_status status = bt_pool_take(device->pool, first_line(device, host), bytes, &buffer->memory, err);
+    if (status != BT_OK) {
+        bt_heap_free(buffer);
+        return NULL;
+    }
+    if (host && device->phase == BT_PHASE_LOAD) {
+        status = charge(buffer, BT_LINE_STAGING, err);
+        if (status != BT_OK) {
+            bt_pool_give(device->pool, buffer->memory);
+            bt_heap_free(buffer);
+            return NULL;
+        }
+    }
+    return buffer;
+}
+
+static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t bytes) {
+    bt_device *device = device_of(type);
+    bt_error err;
+    bt_buffer *buffer = buffer_make(device, type == &device->host_buft, bytes, &err);
+    if (!buffer) {
+        bt_device_fail(device, &err);
+        return NULL; /* libllama reports a failed allocation; the engine adds our reason */
+    }
+    buffer->ggml = ggml_backend_buffer_init(type, buffer_calls, buffer, bytes);
+    pthread_mutex_lock(&device->buffer_lock);
+    buffer->next = device->buffers;
+    if (device->buffers)
+        device->buffers->prev = buffer;
+    device->buffers = buffer;
+    pthread_mutex_unlock(&device->buffer_lock);
+    return buffer->ggml;
+}
+
+static bt_status classify_one(bt_buffer *buffer, bt_error *err) {
+    if (buffer->classified || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS)
+        return BT_OK;
+    if (buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+        return charge(buffer, BT_LINE_COMPUTE, err);
+    return charge(buffer, kept_line(buffer), err);
+}
+
+bt_status bt_buffers_classify(bt_device *device, bt_error *err) {
+    bt_status status = BT_OK;
+    pthread_mutex_lock(&device->buffer_lock);
+    for (bt_buffer *buffer = device->buffers; buffer && status == BT_OK; buffer = buffer->next)
+        status = classify_one(buffer, err);
+    pthread_mutex_unlock(&device->buffer_lock);
+    return status;
+}
+
+static const char *type_name(ggml_backend_buffer_type_t type) {
+    return type == &device_of(type)->host_buft ? "Burthen_Host" : "Burthen";
+}
+
+static size_t type_alignment(ggml_backend_buffer_type_t type) {
+    (void)type;
+    return ALIGN_BYTES;
+}
+
+static bool type_is_host(ggml_backend_buffer_type_t type) {
+    return type == &device_of(type)->host_buft;
+}
+
+void bt_buffers_init(bt_device *device) {
+    ggml_backend_buffer_type_t types[] = {&device->buft, &device->host_buft};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        types[i]->iface.get_name = type_name;
+        types[i]->iface.alloc_buffer = type_alloc;
+        types[i]->iface.get_alignment = type_alignment;
+        types[i]->iface.is_host = type_is_host;
+        types[i]->device = &device->dev;
+        types[i]->context = device;
+    }
+}

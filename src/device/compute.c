@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * compute.c: a graph, segment by segment: wait for the units, bind, compute on the CPU backend, release.
+ *
+ * The thread that computes is the thread that reads: releasing a slot submits the next read, acquiring one reaps what
+ * has come. A failure stops the graph with GGML_STATUS_FAILED and is kept for the engine; the slots are released, and
+ * the next graph starts anew. */
+
+#include "device/internal.h"
+
+#include "base/error.h"
+#include "base/os.h"
+
+static struct ggml_cgraph segment_graph(const bt_schedule *schedule, const bt_segment *segment) {
+    struct ggml_cgraph graph = schedule->graph;
+    graph.nodes += segment->first;
+    graph.n_nodes = (int)segment->n;
+    graph.uid = 0;
+    return graph;
+}
+
+
+static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
+    void *images[BT_SEGMENT_UNITS];
+    for (uint32_t k = 0; k < segment->n_units; k++) {
+        bt_status status = bt_ring_acquire(device->ring, segment->units[k], &images[k], err);
+        if (status != BT_OK) {
+            while (k-- > 0)
+                bt_ring_release(device->ring, segment->units[k]);
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < segment->n_binds; i++) {
+        const bt_bind *bind = &schedule->binds[segment->first_bind + i];
+        for (uint32_t k = 0; k < segment->n_units; k++)
+            if (segment->units[k] == bind->unit)
+                bind->clone->data = (uint8_t *)images[k] + bind->image_offset;
+    }
+    return BT_OK;
+}
+
+static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
+    uint64_t start_ns = bt_os_now_ns();
+    if (segment->n_units > 0 && acquire(device, schedule, segment, err) != BT_OK)
+        return GGML_STATUS_FAILED;
+    uint64_t ready_ns = bt_os_now_ns();
+    struct ggml_cgraph graph = segment_graph(schedule, segment);
+    enum ggml_status status = bt_cpu_compute(device->cpu, &graph, &segment->plan);
+    device->stats.wait_ns += ready_ns - start_ns;
+    device->stats.compute_ns += bt_os_now_ns() - ready_ns;
+    for (uint32_t k = 0; k < segment->n_units; k++)
+        bt_ring_release(device->ring, segment->units[k]);
+    if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED)
+        (void)bt_fail(err, BT_E_DEVICE, "cpu_compute", BT_MEASURE_NONE, 0, 0, "the CPU backend failed with status %d",
+                      (int)status);
+    return status;
+}
+
+static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
+    switch (segment->kind) {
+    case BT_SEGMENT_ROWS:
+        return bt_rows_compute(device, schedule, segment, err);
+    case BT_SEGMENT_HEAD:
+        return bt_panels_compute(device, schedule, segment, err);
+    case BT_SEGMENT_PLAIN:
+        break;
+    }
+    return compute_plain(device, schedule, segment, err);
+}
+
+/* The ring reads ahead in the order of the graph that runs. */
+static bt_status follow_order(bt_device *device, const bt_schedule *schedule, bt_error *err) {
+    if (!device->ring || (device->ring_order_of == schedule && device->ring_order_uid == schedule->uid))
+        return BT_OK;
+    BT_TRY(bt_ring_set_order(device->ring, schedule->order, schedule->n_order, err));
+    device->ring_order_of = schedule;
+    device->ring_order_uid = schedule->uid;
+    return BT_OK;
+}
+
+static bool stop_asked(const bt_device *device) {
+    return device->should_abort && device->should_abort(device->abort_user);
+}
+
+static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *err) {
+    if (schedule->n_order > 0 && !device->ring) {
+        (void)bt_fail(err, BT_E_DEVICE, "not_started", BT_MEASURE_NONE, 0, 0,
+                      "a graph that needs streamed weights was run before the device was started");
+        return GGML_STATUS_FAILED;
+    }
+    if (follow_order(device, schedule, err) != BT_OK)
+        return GGML_STATUS_FAILED;
+    for (uint32_t i = 0; i < schedule->n_segments; i++) {
+        if (stop_asked(device))
+            return GGML_STATUS_ABORTED;
+        enum ggml_status status = compute_segment(device, schedule, &schedule->segments[i], err);
+        if (status != GGML_STATUS_SUCCESS)
+            return status;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
+    bt_error err = {.status = BT_OK};
+    bt_schedule *schedule;
+    enum ggml_status status = GGML_STATUS_FAILED;
+    pthread_mutex_lock(&device->graph_lock);
+    device->stats.graphs++;
+    /* What a callback could not return fails the graph that follows it. */
+    pthread_mutex_lock(&device->error_lock);
+    bool failed_before = device->has_error;
+    pthread_mutex_unlock(&device->error_lock);
+    if (!failed_before && bt_buffers_classify(device, &err) == BT_OK &&
+        bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
+        device->stats.segments += schedule->n_segments;
+        status = device->params.measuring ? GGML_STATUS_SUCCESS : run(device, schedule, &err);
+    }
+    if (err.status != BT_OK)
+        bt_device_fail(device, &err);
+    pthread_mutex_unlock(&device->graph_lock);
+    return status;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device.c: a memory device's life: open, start, close; and the failures it keeps for the engine.
+ *
+ * Opening maps what the plan names (small tensors, room for pins) and touches nothing large. Starting reads the pins
+ * and opens the ring and the rows window: after libllama has loaded, so that its loading peak and our pins are never in
+ * memory together. */
+
+#include "device/internal.h"
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/size.h"
+
+#include <string.h>
+
+#define POOL_BUFFERS 256 /* idle reservations kept; a context makes about ten buffers */
+
+static bt_status open_parts(bt_device *device, bt_error *err) {
+    BT_TRY(bt_pool_open(device->account, POOL_BUFFERS, &device->pool, err));
+    BT_TRY(bt_cpu_open(device->account, device->params.n_threads, device->params.measuring, &device->cpu, err));
+    return bt_weights_open(device, &device->weights, err);
+}
+
+bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device, bt_error *err) {
+    bt_device *device = bt_heap_alloc(sizeof *device);
+    if (!device)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *device, 0, "no memory for the memory device");
+    device->params = *params;
+    device->account = params->account;
+    device->facts = params->facts;
+    pthread_mutex_init(&device->graph_lock, NULL);
+    pthread_mutex_init(&device->buffer_lock, NULL);
+    pthread_mutex_init(&device->error_lock, NULL);
+    bt_buffers_init(device);
+    bt_backend_init(device);
+    bt_status status = open_parts(device, err);
+    if (status != BT_OK) {
+        bt_device_close(device);
+        return status;
+    }
+    *ret_device = device;
+    return BT_OK;
+}
+
+void bt_device_close(bt_device *device) {
+    if (!device)
+        return;
+    bt_ring_close(device->ring);
+    bt_rows_close(device);
+    bt_schedules_close(device);
+    bt_weights_close(device->weights);
+    bt_cpu_close(device->cpu);
+    bt_pool_close(device->pool);
+    bt_heap_free(device->ring_units);
+    pthread_mutex_destroy(&device->graph_lock);
+    pthread_mutex_destroy(&device->buffer_lock);
+    pthread_mutex_destroy(&device->error_lock);
+    bt_heap_free(device);
+}
+
+struct ggml_backend_device *bt_device_ggml(bt_device *device) {
+    return &device->dev;
+}
+
+struct ggml_backend_buffer_type *bt_device_buffer_type(bt_device *device) {
+    return &device->buft;
+}
+
+void bt_device_set_phase(bt_device *device, bt_device_phase phase) {
+    device->phase = phase;
+}
+
+bt_status bt_device_classify(bt_device *device, bt_error *err) {
+    return bt_buffers_classify(device, err);
+}
+
+static bt_status open_ring(bt_device *device, bt_error *err) {
+    const bt_facts *facts = device->facts;
+    if (device->params.n_slots == 0)
+        return BT_OK;
+    device->ring_units = bt_heap_array(facts->n_units, sizeof *device->ring_units);
+    if (!device->ring_units)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, facts->n_units, 0, "no memory for the ring's units");
+    for (uint32_t u = 0; u < facts->n_units; u++) {
+        const bt_unit_facts *unit = &facts->units[u];
+        device->ring_units[u] =
+            (bt_ring_unit){facts->extents + unit->first_extent, unit->n_extents, unit->image_bytes};
+    }
+    return bt_ring_open(device->account, device->params.reader, device->ring_units, facts->n_units,
+                        device->params.n_slots, device->params.slot_bytes, &device->ring, err);
+}
+
+bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *user, bt_error *err) {
+    const char *name = "";
+    uint32_t n_missing = bt_weights_missing(device->weights, &name);
+    if (n_missing > 0)
+        return bt_fail(err, BT_E_UNSUPPORTED, "weights_elsewhere", BT_MEASURE_ITEMS, n_missing, 0,
+                       "libllama did not put %u tensors on the memory device, %s first", n_missing, name);
+    BT_TRY(bt_rows_open(device, err));
+    if (device->params.measuring)
+        return BT_OK;
+    BT_TRY(bt_weights_pin(device->weights, progress, user, err));
+    return open_ring(device, err);
+}
+
+void bt_device_fail(bt_device *device, const bt_error *err) {
+    pthread_mutex_lock(&device->error_lock);
+    if (!device->has_error) {
+        device->error = *err;
+        device->has_error = true;
+    }
+    pthread_mutex_unlock(&device->error_lock);
+}
+
+bool bt_device_take_error(bt_device *device, bt_error *err) {
+    pthread_mutex_lock(&device->error_lock);
+    bool had = device->has_error;
+    if (had && err)
+        *err = device->error;
+    device->has_error = false;
+    pthread_mutex_unlock(&device->error_lock);
+    return had;
+}
+
+static bool abort_asked(void *user) {
+    const bt_device *device = user;
+    return device->should_abort && device->should_abort(device->abort_user);
+}
+
+void bt_device_set_abort(bt_device *device, bool (*should_abort)(void *), void *user) {
+    pthread_mutex_lock(&device->graph_lock);
+    device->should_abort = should_abort;
+    device->abort_user = user;
+    bt_cpu_set_abort(device->cpu, should_abort ? abort_asked : NULL, device);
+    pthread_mutex_unlock(&device->graph_lock);
+}
+
+void bt_device_stats_read(bt_device *device, bt_device_stats *ret) {
+    pthread_mutex_lock(&device->graph_lock);
+    *ret = device->stats;
+    pthread_mutex_unlock(&device->graph_lock);
+}
+
+void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret) {
+    memset(ret, 0, sizeof *ret);
+    if (device->ring)
+        bt_ring_stats_read(device->ring, ret);
+}
+
+void bt_device_pool_report(bt_device *device, bt_pool_report *ret) {
+    bt_pool_report_read(device->pool, ret);
+}
+
+uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line) {
+    uint64_t total = 0;
+    pthread_mutex_lock(&device->buffer_lock);
+    for (const bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next)
+        if (buffer->memory->line == line)
+            total = bt_sat_add_u64(total, buffer->memory->bytes);
+    pthread_mutex_unlock(&device->buffer_lock);
+    return total;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ * device.h: the memory device: a ggml backend that decides where weights live and when a graph is computed.
+ *
+ * libllama puts a model's blocks on it as it would on a graphics card. The device accounts every buffer, keeps the
+ * pinned units in memory, passes the others through the ring while the CPU backend computes, reads single rows of
+ * tables, and answers every failure with a status that libllama turns into a failed call.
+ *
+ *     bt_device_open -> llama loads -> bt_device_start (pins, ring) -> llama_init_from_model -> llama_decode ...
+ *
+ * In measuring mode nothing is read and nothing computed: buffers only reserve address space, and graphs are walked to
+ * learn what computing them would touch (docs/design.md section 6b). */
+#pragma once
+
+#include "burthen.h"
+#include "memory/account.h"
+#include "memory/pool.h"
+#include "store/file.h"
+#include "store/reader.h"
+#include "store/ring.h"
+
+/* ggml's own types (ggml-backend.h), which are seen only in src/device and src/engine. */
+struct ggml_backend_device;
+struct ggml_backend_buffer_type;
+
+typedef struct bt_device bt_device;
+
+/* Which line a new buffer belongs to cannot be seen from its size: the engine says what libllama is doing. */
+typedef enum bt_device_phase { BT_PHASE_LOAD, BT_PHASE_CONTEXT, BT_PHASE_COMPUTE } bt_device_phase;
+
+typedef struct bt_device_params {
+    bt_account *account;   /* outlives the device */
+    const bt_facts *facts; /* outlives the device */
+    const bt_place *place; /* [facts->n_units]; NULL when measuring: everything streams */
+    const bt_store *store; /* NULL when measuring */
+    bt_reader *reader;     /* NULL when measuring */
+    uint32_t n_slots;
+    uint64_t slot_bytes;
+    uint32_t n_threads;
+    uint32_t n_ubatch; /* rows window of tables */
+    uint64_t budget_bytes; /* what ggml is told this device has */
+    bool measuring;
+} bt_device_params;
+
+typedef struct bt_device_stats {
+    uint64_t graphs, schedules_built, schedules_reused, segments;
+    uint64_t compute_ns; /* inside the CPU backend */
+    uint64_t wait_ns;    /* waiting for units and rows */
+    uint64_t rows_read;  /* rows of tables read from disk */
+    uint64_t work_bytes; /* largest CPU work area asked for */
+} bt_device_stats;
+
+BT_MUST_CHECK bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device, bt_error *err);
+/* After the last context and model that used it. NULL is fine. */
+void bt_device_close(bt_device *device);
+
+struct ggml_backend_device *bt_device_ggml(bt_device *device);
+struct ggml_backend_buffer_type *bt_device_buffer_type(bt_device *device);
+
+void bt_device_set_phase(bt_device *device, bt_device_phase phase);
+/* Give every buffer that was made since the last call its line, now that its use is known, and charge it. */
+BT_MUST_CHECK bt_status bt_device_classify(bt_device *device, bt_error *err);
+
+/* After the model is loaded: read the pinned units (progress: called with done and total bytes; returning false
+ * cancels), open the ring and the rows window. Fails with BT_E_FORMAT, code "weights_elsewhere", when a tensor of the
+ * file did not come to this device. */
+typedef bool (*bt_device_progress)(uint64_t done_bytes, uint64_t total_bytes, void *user);
+BT_MUST_CHECK bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *user, bt_error *err);
+
+/* The first failure that a ggml callback could not return, or that made a graph fail. Cleared by reading it. */
+bool bt_device_take_error(bt_device *device, bt_error *err);
+/* true stops the running graph at the next node; called from any thread. */
+void bt_device_set_abort(bt_device *device, bool (*should_abort)(void *), void *user);
+
+void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
+void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
+void bt_device_pool_report(bt_device *device, bt_pool_report *ret);
+/* Bytes that all live buffers of a line were asked for (measuring). */
+uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line);
+
+/* The tag that stands in the virtual model file where a tensor's bytes are left out: BT_TAG_BYTES at its start. */
+#define BT_TAG_BYTES 16u
+void bt_device_tag_write(uint32_t tensor, uint8_t tag[BT_TAG_BYTES]);

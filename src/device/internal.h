@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h: what the files of the memory device share. Not seen outside src/device. */
+#pragma once
+
+#include "device/device.h"
+
+#include "ggml-backend-impl.h"
+#include "ggml-impl.h"
+#include "ggml.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BT_NO_WEIGHT UINT32_MAX
+/* docs/design.md M4: prompt, last part of a prompt and decoding, for two contexts, with room */
+#define BT_SCHEDULE_MAX 8
+/* Streamed units one operation may need at once: an operation has at most a few weights (fused gate and up). */
+#define BT_SEGMENT_UNITS 4
+
+/* ---- cpu.c: how nodes are computed ---- */
+
+typedef struct bt_cpu bt_cpu;
+
+/* What computing a run of nodes needs, found once when a schedule is built. */
+typedef struct bt_cpu_plan {
+    uint64_t work_bytes;
+    int n_threads;
+} bt_cpu_plan;
+
+bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, bt_cpu **ret_cpu, bt_error *err);
+void bt_cpu_close(bt_cpu *cpu);
+ggml_backend_dev_t bt_cpu_device(const bt_cpu *cpu);
+void bt_cpu_set_threads(bt_cpu *cpu, uint32_t n_threads);
+void bt_cpu_set_abort(bt_cpu *cpu, ggml_abort_callback callback, void *user);
+bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph);
+/* Make the work area at least this large. */
+bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err);
+enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan);
+uint64_t bt_cpu_work_bytes(const bt_cpu *cpu);
+
+/* ---- buffers.c ---- */
+
+typedef struct bt_buffer {
+    bt_device *device;
+    ggml_backend_buffer_t ggml;
+    bt_pool_buffer *memory;
+    bool host, classified;
+    uint64_t charged_bytes;
+    struct bt_buffer *next, *prev;
+} bt_buffer;
+
+void bt_buffers_init(bt_device *device);
+bool bt_buffer_is_ours(const bt_device *device, ggml_backend_buffer_t buffer);
+void bt_buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
+void bt_buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
+bt_status bt_buffers_classify(bt_device *device, bt_error *err);
+
+/* ---- weights.c: which tensor of the file a ggml tensor is, and where its bytes are ---- */
+
+typedef struct bt_weights bt_weights;
+
+bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error *err);
+void bt_weights_close(bt_weights *weights);
+/* Tensor of the file with this name and size, or BT_NO_WEIGHT. */
+uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type);
+/* libllama hands over (a part of) a weight. true: taken care of; false: not a tensor of the file. */
+bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset, uint64_t bytes);
+bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset, uint64_t bytes);
+/* Index in facts->tensors of a ggml tensor that was handed over, or BT_NO_WEIGHT. */
+uint32_t bt_weights_of(const bt_weights *weights, const struct ggml_tensor *tensor);
+/* Where a weight stands when it is in memory for good, or NULL when it streams. */
+void *bt_weights_resident(const bt_weights *weights, uint32_t weight);
+/* Image of a pinned unit in memory, or NULL. */
+uint8_t *bt_weights_unit_image(const bt_weights *weights, uint32_t unit);
+/* Offset of a tensor's byte in a unit's image. */
+uint64_t bt_weights_image_offset(const bt_facts *facts, uint32_t unit, uint32_t weight, uint64_t byte);
+bool bt_weights_unit_streams(const bt_weights *weights, uint32_t unit);
+bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void *user, bt_error *err);
+/* Tensors of the file that should have come here and did not; its name in *ret_name if any. */
+uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
+
+/* ---- schedule.c: a graph walked once ---- */
+
+typedef enum bt_segment_kind { BT_SEGMENT_PLAIN, BT_SEGMENT_ROWS, BT_SEGMENT_HEAD } bt_segment_kind;
+
+typedef struct bt_segment {
+    bt_segment_kind kind;
+    uint32_t first, n; /* nodes */
+    uint32_t units[BT_SEGMENT_UNITS];
+    uint32_t n_units;
+    uint32_t first_bind, n_binds;
+    uint32_t weight; /* ROWS, HEAD */
+    bt_cpu_plan plan;
+} bt_segment;
+
+/* clone->data = image of unit + offset, while the segment runs */
+typedef struct bt_bind {
+    struct ggml_tensor *clone;
+    uint32_t unit;
+    uint64_t image_offset;
+} bt_bind;
+
+typedef struct bt_schedule {
+    uint64_t uid;
+    uint64_t last_use;
+    bt_mapping *memory;
+    uint32_t n_nodes, n_leafs, n_segments, n_binds, n_order;
+    struct ggml_tensor *clones; /* [n_nodes] */
+    struct ggml_tensor *leafs;  /* [n_leafs] weights and views of weights */
+    struct ggml_tensor **nodes; /* [n_nodes] */
+    bt_segment *segments;
+    bt_bind *binds;
+    uint32_t *order; /* streamed units in order of use */
+    struct ggml_cgraph graph;
+} bt_schedule;
+
+/* The schedule of a graph: found by its uid, or built. */
+bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule, bt_error *err);
+void bt_schedules_close(bt_device *device);
+
+/* ---- rows.c, panels.c, compute.c ---- */
+
+bt_status bt_rows_open(bt_device *device, bt_error *err);
+void bt_rows_close(bt_device *device);
+enum ggml_status bt_rows_compute(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err);
+enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err);
+enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph);
+
+/* ---- device.c ---- */
+
+typedef struct bt_rows_window {
+    bt_mapping *memory;  /* rows, then remapped ids, then the aligned scratch */
+    uint64_t rows_bytes; /* room for rows */
+    int32_t *ids;
+    uint8_t *scratch;
+    uint64_t scratch_bytes;
+    uint32_t n_rows;
+} bt_rows_window;
+
+struct bt_device {
+    struct ggml_backend_reg reg;
+    struct ggml_backend_device dev;
+    struct ggml_backend_buffer_type buft, host_buft;
+    bt_device_params params;
+    bt_account *account;
+    const bt_facts *facts;
+    bt_pool_buffers *pool;
+    bt_weights *weights;
+    bt_cpu *cpu;
+    bt_ring *ring;
+    bt_ring_unit *ring_units;
+    const bt_schedule *ring_order_of; /* whose order the ring has */
+    uint64_t ring_order_uid;
+    bt_rows_window rows;
+    bt_buffer *buffers;
+    bt_schedule schedules[BT_SCHEDULE_MAX];
+    uint64_t clock;
+    bt_device_stats stats;
+    bt_device_phase phase;
+    pthread_mutex_t graph_lock;  /* one graph at a time */
+    pthread_mutex_t buffer_lock; /* buffer list */
+    pthread_mutex_t error_lock;
+    bool has_error;
+    bt_error error;
+    bool (*should_abort)(void *);
+    void *abort_user;
+};
+
+/* Keep the first failure for bt_device_take_error. */
+void bt_device_fail(bt_device *device, const bt_error *err);
+void bt_backend_init(bt_device *device);

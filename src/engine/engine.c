@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine.c: loading. In this order, so that no two peaks meet (docs/design.md section 9):
+ *
+ *   account with the plan's caps -> files -> reader -> device -> libllama loads the header and the small tensors
+ *   -> heap trimmed -> what libllama keeps is measured -> pins read, ring opened
+ *
+ * Each step charges before it holds. A failure undoes the steps before it. */
+
+#include "engine/engine.h"
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/size.h"
+#include "engine/model_file.h"
+
+#include "ggml-backend.h"
+#include "llama.h"
+
+#include <malloc.h>
+#include <string.h>
+
+struct bt_engine {
+    bt_engine_params params;
+    bt_account *account;
+    bt_store store;
+    bool store_open;
+    bt_reader *reader;
+    bt_device *device;
+    struct llama_model *model;
+    bt_engine_load load;
+};
+
+/* ---- llama.cpp's log, led into ours ---- */
+
+static bt_log_level level_of(enum ggml_log_level level) {
+    /* Its errors are repeated by the failing call in our words; its information is for debugging. */
+    return level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT ? BT_LOG_INFO : BT_LOG_DEBUG;
+}
+
+static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
+    (void)user;
+    size_t n = strlen(text);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    if (n > 0)
+        bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
+}
+
+bt_status bt_engine_init(bt_error *err) {
+    /* One heap for all threads, returned to the system from 64 KiB on: freed transients must not stay resident. */
+    (void)mallopt(M_ARENA_MAX, 1);
+    (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+    (void)mallopt(M_TRIM_THRESHOLD, 64 * 1024);
+    llama_log_set(log_from_llama, NULL);
+    llama_backend_init();
+    if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))
+        return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
+    (void)bt_os_freeze_text(); /* without it the base grows as code is first run, by what the residual allows */
+    return BT_OK;
+}
+
+const char *bt_engine_build_version(void) {
+    static char text[64]; /* written once, with the same words each time */
+    (void)snprintf(text, sizeof text, "ggml %s", ggml_version());
+    return text;
+}
+
+/* ---- memory of this process ---- */
+
+uint64_t bt_engine_mapped_bytes(bt_engine *engine) {
+    uint64_t total = 0;
+    bt_account_measure(engine->account);
+    for (int line = 0; line < BT_LINE_COUNT; line++) {
+        bool is_heap = line == BT_LINE_BASE || line == BT_LINE_VOCAB || line == BT_LINE_THREADS;
+        bt_line_use use;
+        bt_account_use(engine->account, (bt_line)line, &use);
+        if (!is_heap && line != BT_LINE_PAGETABLES)
+            total += use.resident_bytes;
+    }
+    return total;
+}
+
+uint64_t bt_engine_heap_bytes(bt_engine *engine) {
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    return bt_sat_sub_u64(memory.anon_bytes.value, bt_engine_mapped_bytes(engine));
+}
+
+/* ---- opening ---- */
+
+static bt_status open_account(bt_engine *engine, bt_error *err) {
+    uint64_t caps[BT_LINE_COUNT], budget = UINT64_MAX;
+    for (int line = 0; line < BT_LINE_COUNT; line++)
+        caps[line] = UINT64_MAX;
+    const bt_plan *plan = engine->params.plan;
+    if (plan && plan->budget_bytes != UINT64_MAX) {
+        memcpy(caps, plan->ledger.bytes, sizeof caps);
+        budget = bt_max_u64(plan->budget_bytes, plan->planned_bytes); /* forced plans may be over */
+    }
+    return bt_account_open(caps, budget, &engine->account, err);
+}
+
+static bt_status open_store(bt_engine *engine, bt_error *err) {
+    bt_io_mode mode = engine->params.plan ? engine->params.plan->wishes.io : BT_IO_BUFFERED;
+    BT_TRY(bt_store_open(engine->params.facts, mode, &engine->store, err));
+    engine->store_open = true;
+    if (engine->params.measuring)
+        return BT_OK;
+    bt_reader_params params = {.kind = engine->params.reader, .depth = engine->params.reader_depth};
+    return bt_reader_open(&engine->store, &params, &engine->reader, err);
+}
+
+static bt_status open_device(bt_engine *engine, bt_error *err) {
+    const bt_plan *plan = engine->params.plan;
+    bt_device_params params = {
+        .account = engine->account,
+        .facts = engine->params.facts,
+        .place = plan ? plan->place : NULL,
+        .store = &engine->store,
+        .reader = engine->reader,
+        .n_slots = plan ? plan->n_slots : 0,
+        .slot_bytes = plan ? plan->slot_bytes : 0,
+        .n_threads = engine->params.n_threads,
+        .n_ubatch = plan ? plan->n_ubatch : 1,
+        .budget_bytes = plan ? plan->budget_bytes : UINT64_MAX / 2,
+        .measuring = engine->params.measuring,
+    };
+    return bt_device_open(&params, &engine->device, err);
+}
+
+static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
+    ggml_backend_dev_t devices[] = {bt_device_ggml(engine->device), NULL};
+    /* Every tensor comes to us: also those of the input layer, which libllama would keep on the CPU. */
+    struct llama_model_tensor_buft_override everything[] = {{".*", bt_device_buffer_type(engine->device)}, {NULL, NULL}};
+    struct llama_model_params params = llama_model_default_params();
+    params.devices = devices;
+    params.tensor_buft_overrides = everything;
+    params.n_gpu_layers = INT32_MAX / 2;
+    params.load_mode = LLAMA_LOAD_MODE_NONE;
+    params.lazy_mode = LLAMA_LAZY_MODE_OFF;
+    params.use_extra_bufts = false;
+    return llama_model_load_from_file_ptr(stream, params);
+}
+
+/* The reason nearest to the cause: ours, the file's, or that libllama said no. */
+static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *err) {
+    bt_error found;
+    if (bt_device_take_error(engine->device, &found) || bt_model_file_take_error(file, &found)) {
+        if (err)
+            *err = found;
+        return found.status;
+    }
+    return bt_fail(err, BT_E_FORMAT, "llama_load", BT_MEASURE_NONE, 0, 0,
+                   "llama.cpp cannot load %s (architecture %s); --log-level debug shows its messages",
+                   engine->params.facts->path, engine->params.facts->arch);
+}
+
+static bt_status load_model(bt_engine *engine, bt_error *err) {
+    bt_model_file *file;
+    FILE *stream;
+    BT_TRY(bt_model_file_open(engine->params.facts, &engine->store, &file, &stream, err));
+    bt_device_set_phase(engine->device, BT_PHASE_LOAD);
+    engine->model = load_from(engine, stream);
+    bt_status status = BT_OK;
+    if (!engine->model)
+        status = load_failure(engine, file, err);
+    (void)fclose(stream);
+    bt_model_file_close(file);
+    if (status == BT_OK && bt_device_take_error(engine->device, err))
+        status = err ? err->status : BT_E_DEVICE;
+    return status;
+}
+
+static bt_status open_parts(bt_engine *engine, bt_error *err) {
+    BT_TRY(open_account(engine, err));
+    BT_TRY(open_store(engine, err));
+    BT_TRY(open_device(engine, err));
+    uint64_t heap_before = bt_engine_heap_bytes(engine), start_ns = bt_os_now_ns();
+    BT_TRY(load_model(engine, err));
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    engine->load.peak_rss_bytes = memory.peak_rss_bytes.value;
+    (void)malloc_trim(0);
+    engine->load.vocab_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
+    bt_account_note(engine->account, BT_LINE_VOCAB, engine->load.vocab_bytes);
+    BT_TRY(bt_device_start(engine->device, engine->params.progress, engine->params.progress_user, err));
+    bt_device_set_phase(engine->device, BT_PHASE_CONTEXT);
+    engine->load.load_ns = bt_os_now_ns() - start_ns;
+    return BT_OK;
+}
+
+bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine, bt_error *err) {
+    bt_engine *engine = bt_heap_alloc(sizeof *engine);
+    if (!engine)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *engine, 0, "no memory for the engine");
+    engine->params = *params;
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    engine->load.start_rss_bytes = memory.rss_bytes.value;
+    engine->load.start_anon_bytes = memory.anon_bytes.value;
+    bt_status status = open_parts(engine, err);
+    if (status != BT_OK) {
+        bt_engine_close(engine);
+        return status;
+    }
+    *ret_engine = engine;
+    return BT_OK;
+}
+
+void bt_engine_close(bt_engine *engine) {
+    if (!engine)
+        return;
+    if (engine->model)
+        llama_model_free(engine->model);
+    bt_device_close(engine->device);
+    bt_reader_close(engine->reader);
+    if (engine->store_open)
+        bt_store_close(&engine->store);
+    if (engine->account && !bt_account_close(engine->account))
+        bt_log(BT_LOG_WARN, "memory was left in the account when the engine closed");
+    bt_heap_free(engine);
+}
+
+struct llama_model *bt_engine_model(bt_engine *engine) {
+    return engine->model;
+}
+
+bt_device *bt_engine_device(bt_engine *engine) {
+    return engine->device;
+}
+
+bt_account *bt_engine_account(bt_engine *engine) {
+    return engine->account;
+}
+
+const bt_reader *bt_engine_reader(const bt_engine *engine) {
+    return engine->reader;
+}
+
+const bt_engine_load *bt_engine_load_read(const bt_engine *engine) {
+    return &engine->load;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * engine.h: a model loaded as its plan says: account, files, reader, memory device and libllama's model, in one thing. */
+#pragma once
+
+#include "burthen.h"
+#include "device/device.h"
+#include "memory/account.h"
+#include "store/reader.h"
+
+struct llama_model;
+
+typedef struct bt_engine bt_engine;
+
+typedef struct bt_engine_params {
+    const bt_facts *facts;
+    const bt_plan *plan;      /* NULL when measuring */
+    bt_reader_kind reader;
+    uint32_t reader_depth;    /* 0 = the reader's default */
+    uint32_t n_threads;
+    bool measuring;           /* a dry run: nothing is read but the header, nothing computed */
+    bt_device_progress progress;
+    void *progress_user;
+} bt_engine_params;
+
+/* What loading left behind, measured. */
+typedef struct bt_engine_load {
+    uint64_t start_rss_bytes, start_anon_bytes; /* before the model was opened */
+    uint64_t vocab_bytes;                       /* heap that libllama keeps: vocabulary, tensor structs */
+    uint64_t peak_rss_bytes;                    /* of the process so far, with the loader's transients */
+    uint64_t load_ns;
+} bt_engine_load;
+
+/* Once per process, before the first model: ggml's registry, the log, the code of every library brought in. What the
+ * process holds afterwards is the line host/base. */
+BT_MUST_CHECK bt_status bt_engine_init(bt_error *err);
+/* What llama.cpp says of itself: "ggml 0.25.3". */
+const char *bt_engine_build_version(void);
+
+BT_MUST_CHECK bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine, bt_error *err);
+void bt_engine_close(bt_engine *engine); /* NULL is fine */
+
+struct llama_model *bt_engine_model(bt_engine *engine);
+bt_device *bt_engine_device(bt_engine *engine);
+bt_account *bt_engine_account(bt_engine *engine);
+const bt_reader *bt_engine_reader(const bt_engine *engine); /* NULL when measuring */
+const bt_engine_load *bt_engine_load_read(const bt_engine *engine);
+/* Heap of this process that no mapping of ours explains, now. */
+uint64_t bt_engine_heap_bytes(bt_engine *engine);
+/* Resident bytes of all mappings, now. */
+uint64_t bt_engine_mapped_bytes(bt_engine *engine);

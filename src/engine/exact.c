@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * exact.c: planning with libllama's own numbers.
+ *
+ * Each micro-batch is priced at the smallest and at the largest context that may be chosen; in between, a line grows at
+ * most linearly with the context, except for sliding windows, which bend it upwards. So the plan made from the straight
+ * line is checked: the context it chose is priced itself, and the plan made again with that price, stepping down if it
+ * does not fit after all. The bound is a few tries; each costs one dry run. */
+
+#include "engine/exact.h"
+
+#include "base/error.h"
+#include "base/size.h"
+#include "engine/price.h"
+
+#include <string.h>
+
+#define UBATCH_MAX 8u /* micro-batches of one problem: 512 halved down to 32 are five */
+#define TRIES_MAX 6u
+
+typedef struct pricing {
+    const bt_facts *facts;
+    const bt_problem *problem;
+    uint64_t base_bytes;
+    uint32_t n_threads;
+    bt_outputs_fn outputs;
+} pricing;
+
+static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high, uint32_t ctx_low, uint32_t ctx_high) {
+    bt_cost *cost = &costs->line[line];
+    uint64_t slope = 0;
+    if (ctx_high > ctx_low && high > low)
+        slope = (high - low + (ctx_high - ctx_low) - 1) / (ctx_high - ctx_low);
+    cost->per_ctx_bytes = slope;
+    cost->per_window_bytes = 0;
+    cost->fixed_bytes = bt_sat_sub_u64(bt_max_u64(low, ctx_high > ctx_low ? low : high), slope * ctx_low);
+    cost->source = BT_SOURCE_DRY_RUN;
+}
+
+/* A cost model whose lines pass through two prices. What a dry run does not price keeps its formula. */
+static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, const bt_price *high, bt_costs *ret) {
+    uint32_t ctx_low = low->n_ctx, ctx_high = high->n_ctx;
+    *ret = *formula;
+    set_line(ret, BT_LINE_BASE, p->base_bytes, p->base_bytes, 0, 0);
+    ret->line[BT_LINE_BASE].source = BT_SOURCE_MEASURED;
+    set_line(ret, BT_LINE_VOCAB, low->vocab_bytes, high->vocab_bytes, ctx_low, ctx_high);
+    ret->line[BT_LINE_VOCAB].source = BT_SOURCE_MEASURED;
+    uint64_t ours = p->facts->arena_bytes;
+    set_line(ret, BT_LINE_METADATA, low->metadata_bytes + ours, high->metadata_bytes + ours, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_COMPUTE, low->compute_bytes, high->compute_bytes, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_LOGITS, low->logits_bytes, high->logits_bytes, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_OUTPUT_NORM, low->small_bytes, high->small_bytes, ctx_low, ctx_high);
+    ret->line[BT_LINE_OUTPUT_NORM].source = BT_SOURCE_TENSOR;
+    set_line(ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx_low, ctx_high);
+    ret->load_peak_bytes = p->base_bytes + bt_max_u64(low->load_peak_bytes, high->load_peak_bytes);
+}
+
+/* KV that bends (sliding windows) is taken from the formula when that is exact. */
+static void keep_exact_kv(const pricing *p, const bt_costs *formula, const bt_price *high, bt_costs *costs) {
+    bt_ledger ledger;
+    if (!p->facts->kv_known || !p->facts->kv_exact || !bt_costs_at(formula, high->n_ctx, &ledger))
+        return;
+    if (ledger.bytes[BT_LINE_KV] == high->kv_bytes)
+        costs->line[BT_LINE_KV] = formula->line[BT_LINE_KV];
+}
+
+static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_high, bt_costs *costs, uint32_t *ret_n,
+                              bt_error *err) {
+    const bt_problem *problem = p->problem;
+    uint32_t n = (uint32_t)bt_min_u64(problem->n_costs, UBATCH_MAX);
+    bt_price_point points[2 * UBATCH_MAX];
+    bt_price prices[2 * UBATCH_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_ubatch = problem->costs[i].n_ubatch;
+        points[2 * i] = (bt_price_point){ctx_low, n_ubatch, p->outputs(ctx_low, n_ubatch)};
+        points[2 * i + 1] = (bt_price_point){ctx_high, n_ubatch, p->outputs(ctx_high, n_ubatch)};
+    }
+    BT_TRY(bt_price_points(p->facts, &problem->wishes, p->n_threads, points, 2 * n, prices, err));
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 2 * i; k < 2 * i + 2; k++)
+            if (prices[k].error.status != BT_OK) {
+                if (err)
+                    *err = prices[k].error;
+                return prices[k].error.status;
+            }
+        fit(p, &problem->costs[i], &prices[2 * i], &prices[2 * i + 1], &costs[i]);
+        keep_exact_kv(p, &problem->costs[i], &prices[2 * i + 1], &costs[i]);
+    }
+    *ret_n = n;
+    return BT_OK;
+}
+
+/* Contexts that bound the search. */
+static void context_range(const bt_problem *problem, uint32_t *ret_low, uint32_t *ret_high) {
+    uint32_t high = problem->wishes.n_ctx;
+    if (high == 0) {
+        high = problem->n_ctx_default_cap;
+        if (problem->n_ctx_train > 0)
+            high = (uint32_t)bt_min_u64(high, problem->n_ctx_train);
+    }
+    uint32_t low = problem->wishes.n_ctx && !problem->wishes.allow_ctx_reduction ? high : problem->costs[0].ctx_min;
+    *ret_low = (uint32_t)bt_min_u64(low, high);
+    *ret_high = high;
+}
+
+/* Plan at one context and micro-batch with the prices of exactly that point. */
+static bt_status plan_at(const pricing *p, const bt_costs *model, uint32_t n_ctx, bt_arena *arena, bt_plan *ret_plan,
+                         bt_error *err) {
+    bt_price_point point = {n_ctx, model->n_ubatch, p->outputs(n_ctx, model->n_ubatch)};
+    bt_price price;
+    BT_TRY(bt_price_points(p->facts, &p->problem->wishes, p->n_threads, &point, 1, &price, err));
+    if (price.error.status != BT_OK) {
+        if (err)
+            *err = price.error;
+        return price.error.status;
+    }
+    bt_costs costs;
+    fit(p, model, &price, &price, &costs);
+    costs.ctx_min = n_ctx;
+    bt_problem problem = *p->problem;
+    problem.costs = &costs;
+    problem.n_costs = 1;
+    problem.n_ctx_default_cap = n_ctx;
+    problem.wishes.n_ctx = problem.wishes.n_ctx ? n_ctx : 0;
+    return bt_plan_make(&problem, arena, ret_plan, err);
+}
+
+static void keep_wishes(const bt_plan *first, bt_plan *plan) {
+    plan->wishes = first->wishes;
+    plan->n_ctx_requested = first->n_ctx_requested;
+    memcpy(plan->ctx_reason, first->ctx_reason, sizeof plan->ctx_reason);
+    memcpy(plan->ladder, first->ladder, sizeof plan->ladder);
+    plan->exact = first->exact;
+    plan->priced_by_dry_run = true;
+}
+
+bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
+                        bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+    pricing p = {facts, problem, base_bytes, n_threads, outputs};
+    bt_costs costs[UBATCH_MAX];
+    uint32_t n_costs, ctx_low, ctx_high;
+    context_range(problem, &ctx_low, &ctx_high);
+    BT_TRY(price_models(&p, ctx_low, ctx_high, costs, &n_costs, err));
+    bt_problem priced = *problem;
+    priced.costs = costs;
+    priced.n_costs = n_costs;
+    priced.kv_known = true; /* libllama was asked: every architecture is known */
+    for (uint32_t tries = 0; tries < TRIES_MAX; tries++) {
+        bt_plan first;
+        BT_TRY(bt_plan_make(&priced, arena, &first, err));
+        first.priced_by_dry_run = true;
+        if (first.verdict == BT_REFUSED) {
+            *ret_plan = first;
+            return BT_OK;
+        }
+        const bt_costs *model = &costs[0];
+        for (uint32_t i = 0; i < n_costs; i++)
+            if (costs[i].n_ubatch == first.n_ubatch)
+                model = &costs[i];
+        bt_plan plan;
+        pricing exact = p;
+        exact.problem = &priced;
+        BT_TRY(plan_at(&exact, model, first.n_ctx, arena, &plan, err));
+        keep_wishes(&first, &plan);
+        if (plan.verdict != BT_REFUSED || problem->wishes.n_ctx || first.n_ctx <= model->ctx_min) {
+            *ret_plan = plan;
+            return BT_OK;
+        }
+        priced.n_ctx_default_cap = first.n_ctx - model->ctx_step;
+    }
+    return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_NONE, 0, 0, "no context was found that fits the budget");
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * generate.c: prompt in, tokens out. The chain of samplers is llama.cpp's, in its default order: penalties, top-k,
+ * top-p, min-p, temperature, draw. */
+
+#include "engine/generate.h"
+
+#include "base/error.h"
+#include "base/os.h"
+
+#include "llama.h"
+
+#include <string.h>
+
+#define PIECE_BYTES 256       /* the longest token of any known vocabulary has under 256 bytes */
+#define PENALTY_LAST_TOKENS 64 /* llama.cpp's default for the repeat penalty's memory */
+
+static bt_status make_sampler(bt_session *session, const bt_sampling *sampling, struct llama_sampler **ret_sampler,
+                              bt_error *err) {
+    struct llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(bt_session_context(session)));
+    if (sampling->grammar) {
+        struct llama_sampler *grammar = llama_sampler_init_grammar(vocab, sampling->grammar, "root");
+        if (!grammar) {
+            llama_sampler_free(chain);
+            return bt_fail(err, BT_E_ARG, "grammar", BT_MEASURE_NONE, 0, 0, "the grammar cannot be parsed");
+        }
+        llama_sampler_chain_add(chain, grammar);
+    }
+    double penalty = sampling->repeat_penalty;
+    if (penalty < 1.0 || penalty > 1.0)
+        llama_sampler_chain_add(chain, llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), PENALTY_LAST_TOKENS,
+                                                                    (float)penalty, 0.0f, 0.0f));
+    if (sampling->temperature <= 0.0) {
+        llama_sampler_chain_add(chain, llama_sampler_init_greedy());
+    } else {
+        llama_sampler_chain_add(chain, llama_sampler_init_top_k(sampling->top_k));
+        llama_sampler_chain_add(chain, llama_sampler_init_top_p((float)sampling->top_p, 0));
+        llama_sampler_chain_add(chain, llama_sampler_init_min_p((float)sampling->min_p, 0));
+        llama_sampler_chain_add(chain, llama_sampler_init_temp((float)sampling->temperature));
+        llama_sampler_chain_add(chain, llama_sampler_init_dist(sampling->has_seed ? sampling->seed : LLAMA_DEFAULT_SEED));
+    }
+    *ret_sampler = chain;
+    return BT_OK;
+}
+
+static bool give_token(const bt_generate_params *params, const struct llama_vocab *vocab, int32_t token) {
+    char piece[PIECE_BYTES];
+    int32_t n = llama_token_to_piece(vocab, token, piece, sizeof piece, 0, false);
+    return params->on_token(token, piece, n > 0 ? (size_t)n : 0, params->user);
+}
+
+static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, const bt_generate_params *params,
+                            uint64_t start_ns, bt_generated *ret, bt_error *err) {
+    struct llama_context *context = bt_session_context(session);
+    const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(context));
+    uint32_t n_left = params->n_predict < 0 ? UINT32_MAX : (uint32_t)params->n_predict;
+    ret->stop = BT_STOP_LENGTH;
+    while (n_left > 0) {
+        int32_t token = llama_sampler_sample(sampler, context, -1);
+        if (ret->n_generated == 0)
+            ret->first_token_ns = bt_os_now_ns() - start_ns;
+        if (llama_vocab_is_eog(vocab, token) && !params->ignore_eos) {
+            ret->stop = BT_STOP_END;
+            break;
+        }
+        ret->n_generated++;
+        if (!give_token(params, vocab, token)) {
+            ret->stop = BT_STOP_CALLER;
+            break;
+        }
+        if (--n_left == 0)
+            break;
+        if (bt_session_n_used(session) >= bt_session_n_ctx(session)) {
+            ret->stop = BT_STOP_CONTEXT;
+            break;
+        }
+        BT_TRY(bt_session_decode(session, &token, 1, NULL, err));
+    }
+    return BT_OK;
+}
+
+bt_status bt_generate(bt_session *session, const int32_t *prompt, uint32_t n_prompt, const bt_generate_params *params,
+                      bt_generated *ret, bt_error *err) {
+    memset(ret, 0, sizeof *ret);
+    ret->n_prompt = n_prompt;
+    if (n_prompt == 0)
+        return bt_fail(err, BT_E_ARG, "prompt_empty", BT_MEASURE_TOKENS, 1, 0, "the prompt has no tokens");
+    struct llama_sampler *sampler = NULL;
+    BT_TRY(make_sampler(session, &params->sampling, &sampler, err));
+    uint64_t start_ns = bt_os_now_ns();
+    bt_status status = bt_session_decode(session, prompt, n_prompt, NULL, err);
+    uint64_t prompt_end_ns = bt_os_now_ns();
+    ret->prompt_ns = prompt_end_ns - start_ns;
+    if (status == BT_OK)
+        status = sample_all(session, sampler, params, start_ns, ret, err);
+    ret->decode_ns = bt_os_now_ns() - prompt_end_ns;
+    llama_sampler_free(sampler);
+    return status;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * session.c: a libllama context on the memory device.
+ *
+ * libllama answers with small numbers; behind most of them is a reason the device kept. A session turns the pair into
+ * one bt_error. What it leaves out: sampling (generate.c), several contexts on one engine at a time. */
+
+#include "engine/session.h"
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/size.h"
+
+#include "llama.h"
+
+#include <string.h>
+
+#define PROMPT_BYTES_MAX (64u << 20) /* text that is tokenized at once; far over any context */
+
+struct bt_session {
+    bt_engine *engine;
+    bt_session_params params;
+    struct llama_context *context;
+    uint32_t n_ctx, n_used;
+    uint64_t n_passes;
+    struct llama_batch batch;
+};
+
+bt_session_params bt_session_params_of(const bt_plan *plan, uint32_t n_outputs_max) {
+    return (bt_session_params){
+        .n_ctx = plan->n_ctx,
+        .n_batch = plan->n_batch,
+        .n_ubatch = plan->n_ubatch,
+        .n_parallel = plan->n_parallel,
+        .n_threads = plan->n_threads,
+        .n_outputs_max = n_outputs_max,
+        .type_k = plan->wishes.type_k,
+        .type_v = plan->wishes.type_v,
+        .flash_attn = plan->wishes.flash_attn,
+    };
+}
+
+static enum llama_flash_attn_type flash_attn_of(bt_choice choice) {
+    switch (choice) {
+    case BT_ON:
+        return LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    case BT_OFF:
+        return LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    case BT_AUTO:
+        break;
+    }
+    return LLAMA_FLASH_ATTN_TYPE_AUTO;
+}
+
+static bt_status make_context(bt_session *session, bt_error *err) {
+    const bt_session_params *p = &session->params;
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = p->n_ctx;
+    params.n_batch = p->n_batch;
+    params.n_ubatch = p->n_ubatch;
+    params.n_seq_max = p->n_parallel;
+    params.n_outputs_max = p->n_outputs_max;
+    params.n_threads = params.n_threads_batch = (int32_t)p->n_threads;
+    params.flash_attn_type = flash_attn_of(p->flash_attn);
+    params.type_k = (enum ggml_type)p->type_k;
+    params.type_v = (enum ggml_type)p->type_v;
+    params.op_offload = false;
+    params.swa_full = false;
+    bt_device *device = bt_engine_device(session->engine);
+    bt_device_set_phase(device, BT_PHASE_CONTEXT);
+    session->context = llama_init_from_model(bt_engine_model(session->engine), params);
+    bt_error found;
+    bool has_reason = bt_device_take_error(device, &found);
+    if (has_reason && err)
+        *err = found;
+    if (has_reason)
+        return found.status;
+    if (!session->context)
+        return bt_fail(err, BT_E_UNSUPPORTED, "llama_context", BT_MEASURE_TOKENS, p->n_ctx, 0,
+                       "llama.cpp cannot make a context of %u tokens for this model; --log-level debug shows why", p->n_ctx);
+    BT_TRY(bt_device_classify(device, err));
+    bt_device_set_phase(device, BT_PHASE_COMPUTE);
+    return BT_OK;
+}
+
+bt_status bt_session_open(bt_engine *engine, const bt_session_params *params, bt_session **ret_session, bt_error *err) {
+    bt_session *session = bt_heap_alloc(sizeof *session);
+    if (!session)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *session, 0, "no memory for a session");
+    session->engine = engine;
+    session->params = *params;
+    bt_status status = make_context(session, err);
+    if (status != BT_OK) {
+        bt_session_close(session);
+        return status;
+    }
+    session->n_ctx = llama_n_ctx(session->context);
+    session->batch = llama_batch_init((int32_t)params->n_batch, 0, 1);
+    *ret_session = session;
+    return BT_OK;
+}
+
+void bt_session_close(bt_session *session) {
+    if (!session)
+        return;
+    llama_batch_free(session->batch);
+    if (session->context)
+        llama_free(session->context);
+    bt_heap_free(session);
+}
+
+struct llama_context *bt_session_context(bt_session *session) {
+    return session->context;
+}
+
+uint32_t bt_session_n_ctx(const bt_session *session) {
+    return session->n_ctx;
+}
+
+uint32_t bt_session_n_used(const bt_session *session) {
+    return session->n_used;
+}
+
+uint64_t bt_session_passes(const bt_session *session) {
+    return session->n_passes;
+}
+
+void bt_session_clear(bt_session *session) {
+    llama_memory_clear(llama_get_memory(session->context), true);
+    session->n_used = 0;
+}
+
+static bt_status decode_failure(bt_session *session, int32_t result, bt_error *err) {
+    bt_error found;
+    if (bt_device_take_error(bt_engine_device(session->engine), &found)) {
+        if (err)
+            *err = found;
+        return found.status;
+    }
+    if (result == 2)
+        return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "generation was stopped");
+    if (result == 1)
+        return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, session->n_used + 1u, session->n_ctx,
+                       "the context of %u tokens is full", session->n_ctx);
+    return bt_fail(err, BT_E_DEVICE, "llama_decode", BT_MEASURE_NONE, 0, 0, "llama.cpp failed to decode (%d)", result);
+}
+
+/* One call of llama_decode: at most n_batch tokens. */
+static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_t n, const uint8_t *wants_logits,
+                             bool is_last, bt_error *err) {
+    struct llama_batch *batch = &session->batch;
+    batch->n_tokens = (int32_t)n;
+    for (uint32_t i = 0; i < n; i++) {
+        batch->token[i] = tokens[i];
+        batch->pos[i] = (llama_pos)(session->n_used + i);
+        batch->n_seq_id[i] = 1;
+        batch->seq_id[i][0] = 0;
+        batch->logits[i] = wants_logits ? (int8_t)(wants_logits[i] != 0) : (int8_t)(is_last && i + 1 == n);
+    }
+    int32_t result = llama_decode(session->context, *batch);
+    if (result != 0)
+        return decode_failure(session, result, err);
+    session->n_used += n;
+    session->n_passes += (n + session->params.n_ubatch - 1) / session->params.n_ubatch;
+    return BT_OK;
+}
+
+bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n, const uint8_t *wants_logits,
+                            bt_error *err) {
+    if (n > session->n_ctx - session->n_used)
+        return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n, session->n_ctx,
+                       "%u tokens do not fit: %u of the context's %u are used", n, session->n_used, session->n_ctx);
+    for (uint32_t done = 0; done < n;) {
+        uint32_t some = (uint32_t)bt_min_u64(n - done, session->params.n_batch);
+        const uint8_t *wants = wants_logits ? wants_logits + done : NULL;
+        BT_TRY(decode_some(session, tokens + done, some, wants, done + some == n, err));
+        done += some;
+    }
+    return BT_OK;
+}
+
+bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_bytes, bool add_special, bool parse_special,
+                              int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
+    const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));
+    if (n_bytes > PROMPT_BYTES_MAX)
+        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
+                       "a text of %zu bytes is too long to tokenize at once", n_bytes);
+    int32_t wanted = -llama_tokenize(vocab, text, (int32_t)n_bytes, NULL, 0, add_special, parse_special);
+    if (wanted < 0)
+        return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
+    int32_t *tokens = bt_heap_array((size_t)wanted + 1, sizeof *tokens);
+    if (!tokens)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, (uint64_t)wanted, 0, "no memory for %d tokens", wanted);
+    int32_t n = llama_tokenize(vocab, text, (int32_t)n_bytes, tokens, wanted, add_special, parse_special);
+    if (n < 0) {
+        bt_heap_free(tokens);
+        return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
+    }
+    *ret_tokens = tokens;
+    *ret_n = (uint32_t)n;
+    return BT_OK;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ * account.c: lines with caps, and the mappings that stand on them.
+ *
+ *     line kv     [####################..........]  cap = the plan's bytes
+ *                  charged by commits     left
+ *     all lines   [###########################...]  budget
+ *
+ * A commit is a comparison under one lock, made before any page exists: left = cap - charged, for the line and for the
+ * sum, and the smaller of the two decides. Nothing here touches memory; the pages of a charge appear when their owner
+ * writes to them. What heap lines are measured to hold counts as charged on them: it cannot be refused any more, but it
+ * is no longer free for others either.
+ *
+ * Bound: 65536 mappings (the kernel's own default, vm.max_map_count, is 65530). Left out: which mapping to give up when
+ * memory is short; that is the plan's business, and the answer here is always a refusal with numbers. */
+#include "memory/account.h"
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/os.h"
+#include "base/size.h"
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#define MAPPING_MAX 65536u
+
+typedef struct line {
+    uint64_t cap_bytes;
+    uint64_t reserved_bytes;
+    uint64_t committed_bytes; /* charged by mappings */
+    uint64_t noted_bytes;     /* charged by the last note */
+    uint64_t peak_committed_bytes;
+    uint64_t resident_bytes; /* of mappings, when last measured */
+    uint64_t peak_resident_bytes;
+} line;
+
+struct bt_account {
+    pthread_mutex_t lock; /* everything below */
+    uint64_t budget_bytes;
+    uint64_t charged_bytes; /* committed and noted, over all lines */
+    line lines[BT_LINE_COUNT];
+    bt_mapping *first;
+    uint32_t n_mappings;
+};
+
+static bool is_line(bt_line at) {
+    return (unsigned)at < (unsigned)BT_LINE_COUNT;
+}
+
+bt_status bt_account_open(const uint64_t caps[BT_LINE_COUNT], uint64_t budget_bytes, bt_account **ret_account,
+                          bt_error *err) {
+    bt_account *account = bt_heap_alloc(sizeof *account);
+    if (!account) return bt_fail_sys(err, ENOMEM, "heap", "cannot make the memory account");
+    int sys = pthread_mutex_init(&account->lock, NULL);
+    if (sys != 0) {
+        bt_heap_free(account);
+        return bt_fail_sys(err, sys, "lock", "cannot make the memory account");
+    }
+    account->budget_bytes = budget_bytes;
+    for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
+        account->lines[i].cap_bytes = caps[i];
+    }
+    *ret_account = account;
+    return BT_OK;
+}
+
+bool bt_account_close(bt_account *account) {
+    if (!account) return true;
+    bool empty = account->first == NULL;
+    for (bt_mapping *mapping = account->first; mapping;) {
+        bt_mapping *next = mapping->next;
+        (void)bt_os_unreserve(mapping->base, mapping->bytes);
+        bt_heap_free(mapping);
+        mapping = next;
+    }
+    (void)pthread_mutex_destroy(&account->lock);
+    bt_heap_free(account);
+    return empty;
+}
+
+bt_status bt_account_map(bt_account *account, bt_line at, uint64_t bytes, bt_mapping **ret_mapping, bt_error *err) {
+    uint64_t rounded = 0;
+    if (!is_line(at) || !bt_align_up_u64(bytes ? bytes : 1, bt_os_page_bytes(), &rounded)) {
+        return bt_fail(err, BT_E_ARG, "mapping_size", BT_MEASURE_BYTES, bytes, UINT64_MAX,
+                       "no mapping of %llu bytes on line %u can exist", (unsigned long long)bytes, (unsigned)at);
+    }
+    bt_mapping *mapping = bt_heap_alloc(sizeof *mapping);
+    if (!mapping) return bt_fail_sys(err, ENOMEM, "heap", "cannot record a mapping");
+    pthread_mutex_lock(&account->lock);
+    if (account->n_mappings >= MAPPING_MAX) {
+        pthread_mutex_unlock(&account->lock);
+        bt_heap_free(mapping);
+        return bt_fail(err, BT_E_LIMIT, "mapping_count", BT_MEASURE_ITEMS, (uint64_t)MAPPING_MAX + 1, MAPPING_MAX,
+                       "host/%s: more than %u mappings", bt_line_name(at), MAPPING_MAX);
+    }
+    errno = 0;
+    void *base = bt_os_reserve(rounded);
+    int sys = base ? 0 : errno ? errno : ENOMEM;
+    if (base) {
+        *mapping = (bt_mapping){.base = base, .bytes = rounded, .asked_bytes = bytes, .line = at};
+        mapping->next = account->first;
+        if (mapping->next) mapping->next->prev = mapping;
+        account->first = mapping;
+        account->n_mappings++;
+        account->lines[at].reserved_bytes = bt_sat_add_u64(account->lines[at].reserved_bytes, rounded);
+    }
+    pthread_mutex_unlock(&account->lock);
+    if (!base) {
+        bt_heap_free(mapping);
+        return bt_fail_sys(err, sys, "reserve_failed", "host/%s: the system refused %s of address space",
+                           bt_line_name(at), BT_SIZE(rounded));
+    }
+    *ret_mapping = mapping;
+    return BT_OK;
+}
+
+/* ---- charging, under the lock ---------------------------------------------------------------------------------- */
+
+static uint64_t line_charge(const line *l) {
+    return l->committed_bytes + l->noted_bytes; /* both are part of charged_bytes, which never wraps */
+}
+
+static void raise_peak(line *l) {
+    l->peak_committed_bytes = bt_max_u64(l->peak_committed_bytes, line_charge(l));
+}
+
+/* Lines that hold weights of the model, as opposed to what computing needs. */
+static const bt_line weight_lines[] = {
+    BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS, BT_LINE_HEAD,    BT_LINE_RING,
+    BT_LINE_PINNED,      BT_LINE_EXPERTS,    BT_LINE_DERIVED,
+};
+
+static uint64_t weights_charge(const bt_account *account) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof weight_lines / sizeof *weight_lines; i++) {
+        sum += line_charge(&account->lines[weight_lines[i]]);
+    }
+    return sum;
+}
+
+#define MIB_TEXT 40
+
+/* Refusals speak MiB throughout, so that their numbers can be compared at a glance: one decimal, or three below one
+ * MiB. Rounded to the nearest; bt_error has the exact ones. */
+static const char *mib(uint64_t bytes, char text[MIB_TEXT]) {
+    uint64_t whole = bytes >> 20;
+    uint64_t rest = bytes & 0xFFFFF;
+    unsigned parts = whole || !rest ? 10 : 1000;
+    uint64_t part = (rest * parts + (UINT64_C(1) << 19)) >> 20;
+    if (part == parts) {
+        part = 0;
+        whole++;
+    }
+    (void)snprintf(text, MIB_TEXT, "%llu.%0*llu MiB", (unsigned long long)whole, parts == 10 ? 1 : 3,
+                   (unsigned long long)part);
+    return text;
+}
+
+#define MIB(bytes) mib((bytes), (char[MIB_TEXT]){0})
+
+/* May bytes more be charged on a line, of which moved are charged elsewhere already? */
+static bt_status check_charge(const bt_account *account, bt_line at, uint64_t bytes, uint64_t moved, bt_error *err) {
+    const line *l = &account->lines[at];
+    uint64_t line_left = bt_sat_sub_u64(l->cap_bytes, line_charge(l));
+    uint64_t budget_left = bt_sat_add_u64(bt_sat_sub_u64(account->budget_bytes, account->charged_bytes), moved);
+    /* A move adds nothing to the sum: even an overdrawn budget must not keep a charge on the wrong line. */
+    if (moved >= bytes) budget_left = UINT64_MAX;
+    uint64_t left = bt_min_u64(line_left, budget_left);
+    if (bytes <= left) return BT_OK;
+    if (budget_left <= line_left) {
+        return bt_fail(
+            err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, bytes, left,
+            "host/%s needs %s, %s left of %s (ram budget): short by %s; %s are committed, %s of them weights",
+            bt_line_name(at), MIB(bytes), MIB(left), MIB(account->budget_bytes), MIB(bytes - left),
+            MIB(account->charged_bytes), MIB(weights_charge(account)));
+    }
+    return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, bytes, left,
+                   "host/%s needs %s, %s left of %s (planned for this line): short by %s; %s are committed on it",
+                   bt_line_name(at), MIB(bytes), MIB(left), MIB(l->cap_bytes), MIB(bytes - left), MIB(line_charge(l)));
+}
+
+bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err) {
+    pthread_mutex_lock(&account->lock);
+    bt_status status = BT_OK;
+    uint64_t room = bt_sat_sub_u64(mapping->bytes, mapping->committed_bytes);
+    if (bytes > room) {
+        status = bt_fail(err, BT_E_LIMIT, "commit_bounds", BT_MEASURE_BYTES, bytes, room,
+                         "host/%s: %llu bytes to commit, %llu of the mapping's %llu left", bt_line_name(mapping->line),
+                         (unsigned long long)bytes, (unsigned long long)room, (unsigned long long)mapping->bytes);
+    } else {
+        status = check_charge(account, mapping->line, bytes, 0, err);
+    }
+    if (status == BT_OK) {
+        line *l = &account->lines[mapping->line];
+        mapping->committed_bytes += bytes;
+        l->committed_bytes += bytes;
+        account->charged_bytes += bytes; /* <= budget_bytes <= UINT64_MAX: check_charge */
+        raise_peak(l);
+    }
+    pthread_mutex_unlock(&account->lock);
+    return status;
+}
+
+/* Under the lock. */
+static void release(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
+    uint64_t given = bt_min_u64(bytes, mapping->committed_bytes);
+    mapping->committed_bytes -= given;
+    account->lines[mapping->line].committed_bytes -= given;
+    account->charged_bytes -= given;
+}
+
+void bt_account_release(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
+    pthread_mutex_lock(&account->lock);
+    release(account, mapping, bytes);
+    pthread_mutex_unlock(&account->lock);
+}
+
+bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line to, bt_error *err) {
+    if (!is_line(to)) {
+        return bt_fail(err, BT_E_ARG, "mapping_line", BT_MEASURE_NONE, 0, 0, "there is no line %u", (unsigned)to);
+    }
+    pthread_mutex_lock(&account->lock);
+    bt_status status = BT_OK;
+    if (to != mapping->line) {
+        uint64_t charge = mapping->committed_bytes;
+        status = check_charge(account, to, charge, charge, err);
+        if (status == BT_OK) {
+            line *from = &account->lines[mapping->line];
+            line *l = &account->lines[to];
+            from->committed_bytes -= charge;
+            from->reserved_bytes -= mapping->bytes;
+            l->committed_bytes += charge;
+            l->reserved_bytes = bt_sat_add_u64(l->reserved_bytes, mapping->bytes);
+            mapping->line = to;
+            raise_peak(l);
+        }
+    }
+    pthread_mutex_unlock(&account->lock);
+    return status;
+}
+
+void bt_account_unmap(bt_account *account, bt_mapping *mapping) {
+    if (!mapping) return;
+    pthread_mutex_lock(&account->lock);
+    release(account, mapping, mapping->committed_bytes);
+    account->lines[mapping->line].reserved_bytes -= mapping->bytes;
+    if (mapping->prev)
+        mapping->prev->next = mapping->next;
+    else
+        account->first = mapping->next;
+    if (mapping->next) mapping->next->prev = mapping->prev;
+    account->n_mappings--;
+    pthread_mutex_unlock(&account->lock);
+    (void)bt_os_unreserve(mapping->base, mapping->bytes);
+    bt_heap_free(mapping);
+}
+
+/* ---- measuring -------------------------------------------------------------------------------------------------- */
+
+void bt_account_note(bt_account *account, bt_line at, uint64_t resident_bytes) {
+    if (!is_line(at)) return;
+    pthread_mutex_lock(&account->lock);
+    line *l = &account->lines[at];
+    account->charged_bytes -= l->noted_bytes;
+    /* Saturating, so that a nonsense note refuses everything that follows instead of wrapping to a small sum. */
+    l->noted_bytes = bt_min_u64(resident_bytes, UINT64_MAX - account->charged_bytes);
+    account->charged_bytes += l->noted_bytes;
+    raise_peak(l);
+    l->peak_resident_bytes = bt_max_u64(l->peak_resident_bytes, bt_sat_add_u64(l->resident_bytes, l->noted_bytes));
+    pthread_mutex_unlock(&account->lock);
+}
+
+void bt_account_measure(bt_account *account) {
+    uint64_t resident[BT_LINE_COUNT] = {0};
+    pthread_mutex_lock(&account->lock);
+    for (const bt_mapping *mapping = account->first; mapping; mapping = mapping->next) {
+        int64_t bytes = bt_os_resident_bytes(mapping->base, mapping->bytes);
+        if (bytes > 0) resident[mapping->line] += (uint64_t)bytes;
+    }
+    for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
+        line *l = &account->lines[i];
+        l->resident_bytes = resident[i];
+        l->peak_resident_bytes = bt_max_u64(l->peak_resident_bytes, bt_sat_add_u64(l->resident_bytes, l->noted_bytes));
+    }
+    pthread_mutex_unlock(&account->lock);
+}
+
+void bt_account_use(bt_account *account, bt_line at, bt_line_use *ret) {
+    *ret = (bt_line_use){0};
+    if (!is_line(at)) return;
+    pthread_mutex_lock(&account->lock);
+    const line *l = &account->lines[at];
+    *ret = (bt_line_use){
+        .planned_bytes = l->cap_bytes,
+        .reserved_bytes = l->reserved_bytes,
+        .committed_bytes = line_charge(l),
+        .peak_committed_bytes = l->peak_committed_bytes,
+        .resident_bytes = bt_sat_add_u64(l->resident_bytes, l->noted_bytes),
+        .peak_resident_bytes = l->peak_resident_bytes,
+    };
+    pthread_mutex_unlock(&account->lock);
+}
+
+uint64_t bt_account_committed_bytes(bt_account *account) {
+    pthread_mutex_lock(&account->lock);
+    uint64_t bytes = account->charged_bytes;
+    pthread_mutex_unlock(&account->lock);
+    return bytes;
+}
+
+uint64_t bt_account_weights_bytes(bt_account *account) {
+    pthread_mutex_lock(&account->lock);
+    uint64_t bytes = weights_charge(account);
+    pthread_mutex_unlock(&account->lock);
+    return bytes;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * account.h: the only owner of big memory.
+ *
+ * An account has one line per bt_line, each with a cap: the plan's bytes. Address space is reserved freely and only
+ * recorded; pages are committed against the cap *before* the system is asked for them (docs/design.md C3), so that what
+ * would push a line over its cap, or the sum over the budget, is refused with numbers. Heap lines (base, vocab,
+ * metadata, threads, page tables) own no mapping: their use is noted from outside. Thread-safe. */
+#pragma once
+
+#include "burthen.h"
+
+typedef struct bt_account bt_account;
+
+/* A stretch of reserved address space on one line. */
+typedef struct bt_mapping {
+    void *base;               /* page aligned */
+    uint64_t bytes;           /* reserved, multiple of the page */
+    uint64_t asked_bytes;     /* as asked for */
+    uint64_t committed_bytes; /* promised to be touched at most: charged */
+    bt_line line;
+    struct bt_mapping *next, *prev;
+} bt_mapping;
+
+typedef struct bt_line_use {
+    uint64_t planned_bytes;   /* cap */
+    uint64_t reserved_bytes;  /* address space now */
+    uint64_t committed_bytes; /* charged now */
+    uint64_t peak_committed_bytes;
+    uint64_t resident_bytes;      /* measured: pages in memory now (mappings), or the last note (heap lines) */
+    uint64_t peak_resident_bytes; /* largest measured so far */
+} bt_line_use;
+
+/* caps: one per line; UINT64_MAX = no cap (measuring, or no budget). budget_bytes: cap of the sum; UINT64_MAX = none.
+ */
+BT_MUST_CHECK bt_status bt_account_open(const uint64_t caps[BT_LINE_COUNT], uint64_t budget_bytes,
+                                        bt_account **ret_account, bt_error *err);
+/* Every mapping must be gone: returns false, and frees what it can, if one is left (a leak). */
+bool bt_account_close(bt_account *account);
+
+/* Reserve bytes of address space on a line; commit none of it. 0 bytes reserve one page. */
+BT_MUST_CHECK bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_mapping **ret_mapping,
+                                       bt_error *err);
+/* Charge more of it: from now on committed_bytes more may be touched. BT_E_BUDGET, code "ram_budget", names
+ * line / committed / requested / cap in MiB when over; nothing changes then. */
+BT_MUST_CHECK bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err);
+/* Give back bytes of charge; the caller has dropped the pages. */
+void bt_account_release(bt_account *account, bt_mapping *mapping, uint64_t bytes);
+/* Move a mapping (and its charge) to another line; refused like a commit. */
+BT_MUST_CHECK bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line line, bt_error *err);
+void bt_account_unmap(bt_account *account, bt_mapping *mapping); /* NULL is fine */
+
+/* Heap lines: what was measured from outside. It counts as committed on its line and in the sum; it is never refused.
+ */
+void bt_account_note(bt_account *account, bt_line line, uint64_t resident_bytes);
+/* Measure the resident pages of every mapping now and update the peaks. */
+void bt_account_measure(bt_account *account);
+void bt_account_use(bt_account *account, bt_line line, bt_line_use *ret);
+/* Committed over all lines. */
+uint64_t bt_account_committed_bytes(bt_account *account);
+/* Committed on the lines that hold weights: output_norm, embeddings, head, ring, pinned, experts, derived. */
+uint64_t bt_account_weights_bytes(bt_account *account);

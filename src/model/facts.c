@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * facts.c: everything the planner needs of a model, from its header alone.
+ *
+ *   path -> shards.c (the set; gguf.c checks each) -> schema.c (types) -> shape.c (numbers) -> attention.c (KV)
+ *                                                  \-> tensors of all parts -> roles.c -> units.c (units, extents)
+ *
+ * Two arenas: one for what is read on the way, freed at the end, and one that holds the facts and lives as long as they
+ * do. Both are capped; the caps are many times what the largest published model needs (a thousand-tensor model holds
+ * about 0.3 MiB) and a few times what our own limits allow, so that only a file made for it meets them.
+ * Nothing of the data is read, and no pointer leads from the facts to anything else.
+ */
+#include "burthen.h"
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "model/attention.h"
+#include "model/gguf_tensors.h"
+#include "model/roles.h"
+#include "model/shape.h"
+#include "model/shards.h"
+#include "model/units.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define SCRATCH_MAX_BYTES (UINT64_C(96) << 20)
+#define FACTS_MAX_BYTES   (UINT64_C(96) << 20) /* 65,536 tensors and as many panels, 150 bytes each, three times over */
+#define ARENA_BLOCK_BYTES 65536u               /* a usual model takes two to five */
+#define SMALL_ALIGN       64u                  /* a cache line: how small tensors are laid out in memory */
+
+static bt_status copy_shards(const bt_shard_set *set, bt_facts *f, bt_error *err) {
+    f->n_shards = set->n;
+    f->shards = bt_arena_array(f->arena, set->n, sizeof *f->shards);
+    if (!f->shards) return bt_model_no_room(set->parts[0].name, err);
+    for (uint32_t i = 0; i < set->n; i++) {
+        const bt_gguf *part = &set->parts[i];
+        f->shards[i] = (bt_shard){.path = bt_arena_strdup(f->arena, part->path),
+                                  .file_bytes = part->file_bytes,
+                                  .data_offset = part->data_offset,
+                                  .kv_end = part->kv_end,
+                                  .mtime_ns = part->mtime_ns,
+                                  .device = part->device,
+                                  .inode = part->inode};
+        if (!f->shards[i].path) return bt_model_no_room(part->name, err);
+        f->file_bytes = bt_sat_add_u64(f->file_bytes, part->file_bytes);
+        f->header_bytes += part->header_bytes; /* 1024 parts of 256 MiB at most */
+    }
+    memcpy(f->header_sha256, set->parts[0].sha256, sizeof f->header_sha256);
+    return BT_OK;
+}
+
+static bt_status copy_tensors(const bt_shard_set *set, uint32_t n_block_all, bt_facts *f, bt_error *err) {
+    const char *name = set->parts[0].name;
+    if (set->n_tensors == 0)
+        return bt_fail(err, BT_E_FORMAT, "model_no_tensors", BT_MEASURE_NONE, 0, 0,
+                       "%s has no tensors: it holds a vocabulary, not a model", name);
+    f->tensors = bt_arena_array(f->arena, set->n_tensors, sizeof *f->tensors);
+    if (!f->tensors) return bt_model_no_room(name, err);
+    for (uint32_t shard = 0; shard < set->n; shard++) {
+        const bt_gguf *part = &set->parts[shard];
+        for (uint32_t i = 0; i < part->n_tensors; i++) {
+            bt_tensor *t = &f->tensors[f->n_tensors++];
+            *t = part->tensors[i];
+            t->shard = shard;
+            t->name = bt_arena_strdup(f->arena, t->name);
+            if (!t->name) return bt_model_no_room(part->name, err);
+            BT_TRY(bt_role_block(t, n_block_all, part->name, &t->block, err));
+        }
+    }
+    return set->n > 1 ? bt_tensor_names_check(f->tensors, f->n_tensors, name, err) : BT_OK;
+}
+
+static void sum_bytes(bt_facts *f) {
+    for (uint32_t i = 0; i < f->n_tensors; i++) {
+        const bt_tensor *t = &f->tensors[i];
+        if (t->role == BT_ROLE_UNUSED) continue;
+        f->weight_bytes = bt_sat_add_u64(f->weight_bytes, t->bytes);
+        if (t->role != BT_ROLE_SMALL) continue;
+        uint64_t rounded = (t->bytes + SMALL_ALIGN - 1) / SMALL_ALIGN * SMALL_ALIGN; /* at most 1 MiB each */
+        f->small_bytes += rounded;
+    }
+}
+
+/* Every block of an architecture that we know has tensors, except in deci, whose blocks may be empty. */
+static bt_status check_blocks(const bt_facts *f, const char *name, bt_error *err) {
+    if (!bt_attention_is_known(f->arch) || strcmp(f->arch, "deci") == 0) return BT_OK;
+    bool seen[BT_BLOCK_MAX] = {false};
+    for (uint32_t i = 0; i < f->n_tensors; i++) {
+        if (f->tensors[i].block >= 0) seen[f->tensors[i].block] = true;
+    }
+    for (uint32_t i = 0; i < f->n_block; i++) {
+        if (!seen[i])
+            return bt_fail(err, BT_E_FORMAT, "model_blocks", BT_MEASURE_ITEMS, f->n_block, i,
+                           "%s: block_count says %" PRIu32 ", but block %" PRIu32 " has no tensors", name, f->n_block,
+                           i);
+    }
+    return BT_OK;
+}
+
+/* The embedding table of an architecture that we know has a row for each token. */
+static bt_status check_vocab(bt_facts *f, const char *name, bt_error *err) {
+    const bt_tensor *table = NULL;
+    for (uint32_t i = 0; i < f->n_tensors && !table; i++) {
+        if (strcmp(f->tensors[i].name, "token_embd.weight") == 0) table = &f->tensors[i];
+    }
+    if (!table || table->ne[1] > INT32_MAX) return BT_OK;
+    if (f->n_vocab == 0) f->n_vocab = (uint32_t)table->ne[1];
+    if (!bt_attention_is_known(f->arch)) return BT_OK;
+    if (table->ne[0] == f->n_embd && table->ne[1] == f->n_vocab) return BT_OK;
+    return bt_fail(err, BT_E_FORMAT, "model_shape", BT_MEASURE_NONE, 0, 0,
+                   "%s: token_embd.weight is %" PRIu64 " x %" PRIu64 ", the model has %" PRIu32 " x %" PRIu32, name,
+                   table->ne[0], table->ne[1], f->n_embd, f->n_vocab);
+}
+
+static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_error *err) {
+    bt_shard_set set;
+    uint32_t n_block_all = 0;
+    BT_TRY(bt_shards_read(path, scratch, &set, err));
+    const bt_gguf *first = &set.parts[0];
+    f->path = bt_arena_strdup(f->arena, path);
+    if (!f->path) return bt_model_no_room(first->name, err);
+    BT_TRY(bt_schema_check(first, err));
+    BT_TRY(bt_shape_fill(first, f, &n_block_all, f->arena, err));
+    BT_TRY(copy_shards(&set, f, err));
+    BT_TRY(copy_tensors(&set, n_block_all, f, err));
+    BT_TRY(check_blocks(f, first->name, err));
+    BT_TRY(check_vocab(f, first->name, err));
+    BT_TRY(bt_attention_fill(first, f, f->arena, err));
+    bt_roles_fill(f);
+    BT_TRY(bt_units_fill(f, f->arena, scratch, first->name, err));
+    sum_bytes(f);
+    f->arena_bytes = bt_arena_bytes(f->arena);
+    return BT_OK;
+}
+
+bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err) {
+    bt_arena *arena = bt_arena_open(FACTS_MAX_BYTES, ARENA_BLOCK_BYTES);
+    bt_arena *scratch = bt_arena_open(SCRATCH_MAX_BYTES, ARENA_BLOCK_BYTES);
+    bt_facts *facts = arena ? bt_arena_alloc(arena, sizeof *facts) : NULL;
+    bt_status status = BT_OK;
+    if (facts && scratch) {
+        facts->arena = arena;
+        status = build(path, scratch, facts, err);
+    } else {
+        status = bt_model_no_room(path, err);
+    }
+    bt_arena_close(scratch);
+    if (status != BT_OK) {
+        bt_arena_close(arena);
+        return status;
+    }
+    *ret_facts = facts;
+    return BT_OK;
+}
+
+void bt_facts_close(bt_facts *facts) {
+    if (facts) bt_arena_close(facts->arena);
+}

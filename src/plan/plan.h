@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * plan.h: machine x facts x wishes -> plan. Pure: no input/output, no global, no allocation but from the arena. */
+#pragma once
+
+#include "base/arena.h"
+#include "burthen.h"
+
+/* Everything the search reads. Borrowed; nothing is written. */
+typedef struct bt_problem {
+    const bt_costs *costs; /* one per micro-batch that may be tried, largest first */
+    uint32_t n_costs;
+    const bt_plan_unit *units; /* in order of use within a pass; tables last */
+    uint32_t n_units;
+    bt_wishes wishes;
+    uint32_t n_ctx_train;       /* 0 = unknown */
+    uint32_t n_ctx_default_cap; /* 4096 */
+    uint64_t budget_bytes;      /* UINT64_MAX = unlimited */
+    bt_pool_state budget_state;
+    const char *budget_source; /* or NULL */
+    bt_known disk_bytes_per_s, memory_bytes_per_s;
+    bt_known compute_ns_per_pass; /* measured, else from memory bandwidth */
+    bool kv_known;                /* false: verdict unknown, weights exact, nothing guessed */
+    const char *kv_reason;
+} bt_problem;
+
+/* Decide. Returns BT_OK for refusals too: a refusal is a verdict in the plan. BT_E_ARG for wishes that contradict
+ * themselves or the model (context above the trained length); BT_E_NOMEM when the arena is full. */
+BT_MUST_CHECK bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+
+/* Pieces of it, for tests and for the ladder. */
+typedef struct bt_candidate {
+    uint32_t n_ctx;
+    const bt_costs *costs;
+    bool head_resident;
+    uint32_t n_slots; /* 0: everything is pinned */
+    uint64_t slot_bytes;
+    uint32_t n_pinned, n_streamed;
+    uint64_t pinned_bytes, read_bytes_per_pass;
+    bt_ledger ledger;
+    uint64_t planned_bytes;
+} bt_candidate;
+/* All fixed lines at a context: everything but ring and pinned, units not counted. false on overflow. */
+bool bt_costs_at(const bt_costs *costs, uint32_t n_ctx, bt_ledger *ret_ledger);
+uint64_t bt_ledger_sum(const bt_ledger *ledger); /* saturating */
+const char *bt_line_name(bt_line line);
+const char *bt_source_name(bt_source source);
+const char *bt_verdict_name(bt_verdict verdict);
+bt_forecast bt_forecast_make(const bt_problem *problem, uint64_t read_bytes_per_pass, uint64_t weight_bytes_per_pass,
+                             uint32_t n_slots);
+/* Effective budget of the host pool (P1): min(available, limits, asked); AUTO takes available - max(512 MiB, 5 %). */
+typedef struct bt_budget {
+    uint64_t bytes; /* UINT64_MAX when unlimited */
+    bt_pool_state state;
+    char source[192];
+} bt_budget;
+bt_budget bt_budget_resolve(const bt_machine *machine, const bt_wishes *wishes);

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ram.c: the search for the best way to run inside a budget (docs/design.md P2).
+ *
+ * What there is to choose: the micro-batch, the context, the head (in memory or streamed), the ring (none, several
+ * slots, one) and the pins. A combination of the first four is a row; what a row needs at least is a few additions, so
+ * the search walks micro-batches, contexts and rows from the best down, takes the first that the budget holds, and
+ * spends what is left on pins. The order is the ranking: context, then reading that overlaps with computing, then the
+ * head in memory, then pinned bytes, then fewer planned bytes. Because need does not depend on the budget and pins only
+ * grow with it, a larger budget never gives a lower rank (P10).
+ *
+ * --policy speed takes the fastest row instead. A smaller context leaves more for pins, so time never falls as the
+ * context grows: the fastest time is the one at the smallest context that fits, and bisection finds the largest context
+ * that is as fast.
+ *
+ * Everything is integers. Page tables cost a fraction of all else, so the budget is first cut by it. */
+#include "base/error.h"
+#include "base/size.h"
+#include "plan/search.h"
+
+#include <string.h>
+
+/* ---- prices that do not depend on which units are pinned ---- */
+
+/* Window of rows that a unit needs while it is not in memory. */
+static uint64_t rows_window(const bt_plan_unit *unit, const bt_costs *costs) {
+    return bt_sat_add_u64(unit->rows_bytes, bt_sat_mul_u64(unit->token_rows_bytes, costs->n_ubatch));
+}
+
+/* Every table as rows (or pinned, where the window would be no smaller), and the rows of a tied head that streams. */
+static uint64_t rows_bytes(const bt_problem *problem, const bt_costs *costs, bool head_pinned) {
+    uint64_t sum = 0;
+    for (uint32_t u = 0; u < problem->n_units; u++) {
+        const bt_plan_unit *unit = &problem->units[u];
+        uint64_t rows = rows_window(unit, costs);
+        if (unit->kind == BT_KIND_TABLE) sum = bt_sat_add_u64(sum, bt_min_u64(rows, unit->pinned_bytes));
+        if (unit->kind == BT_KIND_HEAD && !head_pinned) sum = bt_sat_add_u64(sum, rows);
+    }
+    return sum;
+}
+
+static uint64_t page_tables(uint64_t bytes, uint32_t divisor) {
+    if (divisor == 0) return 0;
+    return bytes / divisor + (bytes % divisor != 0);
+}
+
+/* The most that all other lines may be, so that with page tables they fit the budget. */
+static uint64_t without_page_tables(uint64_t budget, uint32_t divisor) {
+    if (divisor == 0 || budget == UINT64_MAX) return budget;
+    uint64_t bytes = bt_mul_div_u64(budget, divisor, (uint64_t)divisor + 1) + 1;
+    while (bytes > 0 && bt_sat_add_u64(bytes, page_tables(bytes, divisor)) > budget)
+        bytes--;
+    return bytes;
+}
+
+uint32_t bt_ctx_round(const bt_costs *costs, uint32_t n_ctx) {
+    uint64_t align = bt_max_u64(costs->ctx_align, 1);
+    uint64_t rounded = (n_ctx + align - 1) / align * align;
+    return (uint32_t)bt_min_u64(rounded, UINT32_MAX / align * align);
+}
+
+/* Fixed lines and rows; false when they do not fit in 64 bits. */
+static bool fixed_bytes(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_head_mode head,
+                        uint64_t *ret_bytes) {
+    bt_ledger ledger;
+    if (!bt_costs_at(costs, n_ctx, &ledger)) return false;
+    uint64_t sum = bt_ledger_sum(&ledger);
+    sum = bt_sat_add_u64(sum, rows_bytes(search->problem, costs, head == BT_HEAD_PINNED));
+    *ret_bytes = sum;
+    return sum != UINT64_MAX;
+}
+
+static uint64_t need_from(const bt_search *search, const bt_costs *costs, uint64_t fixed, bt_option_row row) {
+    uint64_t units = bt_pin_mode_least(&search->mode[row.head], row.n_slots, costs->slot_slack_bytes, NULL);
+    uint64_t sum = bt_sat_add_u64(fixed, units);
+    return bt_max_u64(bt_sat_add_u64(sum, page_tables(sum, costs->page_table_divisor)), costs->load_peak_bytes);
+}
+
+uint64_t bt_search_need(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row) {
+    uint64_t fixed = 0;
+    if (!fixed_bytes(search, costs, n_ctx, row.head, &fixed)) return UINT64_MAX;
+    return need_from(search, costs, fixed, row);
+}
+
+/* ---- the rows ---- */
+
+uint32_t bt_search_rows(const bt_search *search, const bt_ask *ask, const bt_costs *costs,
+                        bt_option_row rows[BT_ROW_MAX]) {
+    bool one_thing = costs->head_always_resident || search->n_heads == 0;
+    bool pinned = one_thing || ask->stream_head != BT_ON;
+    bool streamed = !one_thing && ask->stream_head != BT_OFF;
+    bt_head_mode stream_mode = ask->stream_head == BT_ON ? BT_HEAD_STREAMED : BT_HEAD_MIXED;
+    uint32_t n = 0;
+    if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, 0};
+    if (ask->n_slots >= 2) {
+        if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, ask->n_slots};
+        if (streamed) rows[n++] = (bt_option_row){stream_mode, ask->n_slots};
+    }
+    if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, 1};
+    if (streamed) rows[n++] = (bt_option_row){stream_mode, 1};
+    return n;
+}
+
+/* ---- one row at one context, filled with pins ---- */
+
+/* Everything that a placement costs, exactly. */
+static bool candidate_price(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, uint32_t n_slots,
+                            bt_candidate *ret) {
+    bt_candidate c = {.n_ctx = bt_ctx_round(costs, n_ctx), .costs = costs, .n_slots = n_slots, .head_resident = true};
+    if (!bt_costs_at(costs, n_ctx, &c.ledger)) return false;
+    uint64_t *bytes = c.ledger.bytes;
+    uint64_t largest = 0;
+    uint64_t head_rows = 0;
+    for (uint32_t u = 0; u < search->problem->n_units; u++) {
+        const bt_plan_unit *unit = &search->problem->units[u];
+        bt_line line = unit->kind == BT_KIND_TABLE  ? BT_LINE_EMBEDDINGS
+                       : unit->kind == BT_KIND_HEAD ? BT_LINE_HEAD
+                                                    : BT_LINE_PINNED;
+        if (unit->kind == BT_KIND_HEAD) head_rows = bt_sat_add_u64(head_rows, rows_window(unit, costs));
+        switch (search->place[u]) {
+        case BT_PLACE_PINNED:
+            c.n_pinned++;
+            c.pinned_bytes = bt_sat_add_u64(c.pinned_bytes, unit->pinned_bytes);
+            bytes[line] = bt_sat_add_u64(bytes[line], unit->pinned_bytes);
+            break;
+        case BT_PLACE_STREAMED:
+            c.n_streamed++;
+            c.read_bytes_per_pass = bt_sat_add_u64(c.read_bytes_per_pass, unit->read_bytes);
+            largest = bt_max_u64(largest, unit->slot_bytes);
+            if (unit->kind == BT_KIND_HEAD) c.head_resident = false;
+            break;
+        case BT_PLACE_ROWS:
+            bytes[line] = bt_sat_add_u64(bytes[line], rows_window(unit, costs));
+            break;
+        }
+    }
+    if (!c.head_resident) bytes[BT_LINE_EMBEDDINGS] = bt_sat_add_u64(bytes[BT_LINE_EMBEDDINGS], head_rows);
+    if (c.n_streamed == 0) c.n_slots = 0;
+    if (c.n_slots > 0) c.slot_bytes = bt_sat_add_u64(largest, costs->slot_slack_bytes);
+    bytes[BT_LINE_RING] = bt_sat_add_u64(bytes[BT_LINE_RING], bt_sat_mul_u64(c.n_slots, c.slot_bytes));
+    c.ledger.source[BT_LINE_RING] = c.ledger.source[BT_LINE_PINNED] = BT_SOURCE_TENSOR;
+    if (search->n_heads > 0) c.ledger.source[BT_LINE_HEAD] = BT_SOURCE_TENSOR;
+    if (search->n_tables > 0) c.ledger.source[BT_LINE_EMBEDDINGS] = BT_SOURCE_TENSOR;
+    uint64_t sum = bt_ledger_sum(&c.ledger);
+    bytes[BT_LINE_PAGETABLES] = bt_sat_add_u64(bytes[BT_LINE_PAGETABLES], page_tables(sum, costs->page_table_divisor));
+    c.planned_bytes = bt_ledger_sum(&c.ledger);
+    *ret = c;
+    return true;
+}
+
+/* Tables whose row window is no smaller are pinned at once; the rest when room (beyond everything else) is left. */
+static void tables_place(bt_search *search, const bt_costs *costs, uint64_t room) {
+    const bt_problem *problem = search->problem;
+    uint32_t n = 0;
+    for (uint32_t u = 0; u < problem->n_units; u++) {
+        const bt_plan_unit *unit = &problem->units[u];
+        if (unit->kind != BT_KIND_TABLE) continue;
+        uint64_t more = bt_sat_sub_u64(unit->pinned_bytes, rows_window(unit, costs));
+        search->tables[n++] = (bt_pin_class){.pinned_bytes = more, .n = 1};
+    }
+    (void)bt_pins_choose(&search->scratch, search->tables, n, room, search->counts);
+    n = 0;
+    for (uint32_t u = 0; u < problem->n_units; u++) {
+        if (problem->units[u].kind != BT_KIND_TABLE) continue;
+        search->place[u] = search->counts[n++] > 0 ? BT_PLACE_PINNED : BT_PLACE_ROWS;
+    }
+}
+
+/* Counts of each class for the most pinned bytes, over all slot sizes; smaller slots first, and they win a tie. */
+static void counts_choose(bt_search *search, const bt_pin_mode *mode, uint32_t n_slots, uint64_t slack, uint64_t room) {
+    uint64_t best = 0;
+    bool found = false;
+    for (uint32_t k = mode->n_steps; k-- > 0;) {
+        const bt_pin_step *step = &mode->steps[k];
+        uint64_t ring = bt_sat_mul_u64(n_slots, bt_sat_add_u64(step->slot_bytes, slack));
+        if (ring > room) break; /* slots only get larger from here */
+        if (found && bt_min_u64(room - ring, mode->most_bytes) <= best) break;
+        if (step->forced_bytes > room - ring) continue;
+        for (uint32_t c = 0; c < step->first_class; c++)
+            search->counts[c] = mode->classes[c].n;
+        uint64_t sum =
+            step->forced_bytes + bt_pins_choose(&search->scratch, mode->classes + step->first_class,
+                                                mode->n_classes - step->first_class, room - ring - step->forced_bytes,
+                                                search->counts + step->first_class);
+        if (found && sum <= best) continue;
+        best = sum;
+        found = true;
+        memcpy(search->counts_best, search->counts, mode->n_classes * sizeof *search->counts);
+    }
+}
+
+/* The row with as many pins as the budget holds. need(row) <= budget was checked. */
+static bool row_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row, uint64_t budget,
+                     bt_candidate *ret) {
+    const bt_pin_mode *mode = &search->mode[row.head];
+    uint64_t fixed = 0;
+    if (!fixed_bytes(search, costs, n_ctx, row.head, &fixed)) return false;
+    uint64_t room = bt_sat_sub_u64(without_page_tables(budget, costs->page_table_divisor), fixed);
+    uint64_t left = 0;
+    if (row.n_slots == 0) {
+        for (uint32_t c = 0; c < mode->n_classes; c++)
+            search->counts_best[c] = mode->classes[c].n;
+        left = bt_sat_sub_u64(room, mode->most_bytes);
+    } else {
+        counts_choose(search, mode, row.n_slots, costs->slot_slack_bytes, room);
+    }
+    bt_pins_spread(search->problem, mode, search->counts_best, search->work, search->place);
+    tables_place(search, costs, left);
+    return candidate_price(search, costs, n_ctx, row.n_slots, ret);
+}
+
+/* ---- contexts ---- */
+
+static uint32_t ctx_steps(const bt_ask *ask) {
+    if (ask->n_ctx_step == 0 || ask->n_ctx_start <= ask->n_ctx_min) return 0;
+    return (ask->n_ctx_start - ask->n_ctx_min) / ask->n_ctx_step;
+}
+
+uint32_t bt_ctx_lowest(const bt_ask *ask) {
+    return ask->n_ctx_start - ctx_steps(ask) * ask->n_ctx_step;
+}
+
+/* The best row that fits at a context. */
+static bool row_find(const bt_search *search, const bt_ask *ask, const bt_costs *costs, uint32_t n_ctx,
+                     bt_option_row *ret_row) {
+    bt_option_row rows[BT_ROW_MAX];
+    uint32_t n = bt_search_rows(search, ask, costs, rows);
+    uint64_t fixed[BT_HEAD_MODE_COUNT];
+    for (int head = 0; head < BT_HEAD_MODE_COUNT; head++)
+        if (!fixed_bytes(search, costs, n_ctx, (bt_head_mode)head, &fixed[head])) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t need = need_from(search, costs, fixed[rows[i].head], rows[i]);
+        if (need == UINT64_MAX || need > ask->budget_bytes) continue;
+        *ret_row = rows[i];
+        return true;
+    }
+    return false;
+}
+
+/* The largest context that fits, or false. Need grows with the context, so it can be bisected. */
+static bool ctx_find(const bt_search *search, const bt_ask *ask, const bt_costs *costs, uint32_t *ret_ctx,
+                     bt_option_row *ret_row) {
+    uint32_t fits = 0; /* steps down from the start: fits is the least that fits, if any does */
+    uint32_t last = ctx_steps(ask);
+    if (!row_find(search, ask, costs, ask->n_ctx_start - last * ask->n_ctx_step, ret_row)) return false;
+    uint32_t high = last;
+    while (fits < high) {
+        uint32_t middle = fits + (high - fits) / 2;
+        bt_option_row row;
+        if (row_find(search, ask, costs, ask->n_ctx_start - middle * ask->n_ctx_step, &row)) {
+            high = middle;
+        } else {
+            fits = middle + 1;
+        }
+    }
+    *ret_ctx = ask->n_ctx_start - high * ask->n_ctx_step;
+    return row_find(search, ask, costs, *ret_ctx, ret_row);
+}
+
+bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ctx) {
+    for (uint32_t i = 0; i < ask->n_costs; i++) {
+        uint32_t n_ctx = 0;
+        bt_option_row row;
+        if (!ctx_find(search, ask, &search->costs[ask->first_cost + i], &n_ctx, &row)) continue;
+        if (ret_ctx) *ret_ctx = n_ctx;
+        return true;
+    }
+    return false;
+}
+
+/* ---- --policy speed ---- */
+
+/* Time of a pass; where a rate is unknown, what it is monotone in: the bytes read, counted double without overlap. */
+static uint64_t pass_time(const bt_search *search, const bt_candidate *c) {
+    uint64_t ns = 0;
+    bt_bound bound;
+    if (bt_forecast_ns(search->problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots, &ns, &bound))
+        return ns;
+    return bt_sat_mul_u64(c->read_bytes_per_pass, c->n_slots == 1 ? 2 : 1);
+}
+
+/* The fastest row at a context; ties go to the better row. Its placement ends in search->place. */
+static bool fastest_at(bt_search *search, const bt_ask *ask, const bt_costs *costs, uint32_t n_ctx, bt_candidate *ret,
+                       uint64_t *ret_time) {
+    bt_option_row rows[BT_ROW_MAX];
+    uint32_t n = bt_search_rows(search, ask, costs, rows);
+    bool found = false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t need = bt_search_need(search, costs, n_ctx, rows[i]);
+        if (need == UINT64_MAX || need > ask->budget_bytes) continue;
+        bt_candidate c;
+        if (!row_fill(search, costs, n_ctx, rows[i], ask->budget_bytes, &c)) continue;
+        uint64_t time = pass_time(search, &c);
+        if (found && time >= *ret_time) continue;
+        found = true;
+        *ret_time = time;
+        *ret = c;
+        memcpy(search->place_best, search->place, search->problem->n_units * sizeof *search->place);
+    }
+    if (found) memcpy(search->place, search->place_best, search->problem->n_units * sizeof *search->place);
+    return found;
+}
+
+static bool fastest(bt_search *search, const bt_ask *ask, const bt_costs *costs, bt_candidate *ret) {
+    uint64_t least = 0;
+    uint64_t time = 0;
+    uint32_t low = 0;
+    uint32_t high = ctx_steps(ask);
+    if (!fastest_at(search, ask, costs, ask->n_ctx_start - high * ask->n_ctx_step, ret, &least)) return false;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        bool same = fastest_at(search, ask, costs, ask->n_ctx_start - middle * ask->n_ctx_step, ret, &time);
+        if (same && time == least) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return fastest_at(search, ask, costs, ask->n_ctx_start - high * ask->n_ctx_step, ret, &time);
+}
+
+/* ---- the answers ---- */
+
+bool bt_search_best(bt_search *search, const bt_ask *ask, bt_candidate *ret) {
+    for (uint32_t i = 0; i < ask->n_costs; i++) {
+        const bt_costs *costs = &search->costs[ask->first_cost + i];
+        if (ask->policy == BT_POLICY_SPEED) {
+            if (fastest(search, ask, costs, ret)) return true;
+            continue;
+        }
+        uint32_t n_ctx = 0;
+        bt_option_row row;
+        if (ctx_find(search, ask, costs, &n_ctx, &row))
+            return row_fill(search, costs, n_ctx, row, ask->budget_bytes, ret);
+    }
+    return false;
+}
+
+bt_minimum bt_search_minimum(const bt_search *search, const bt_ask *ask) {
+    uint32_t n_ctx = bt_ctx_lowest(ask);
+    bt_minimum least = {.need_bytes = UINT64_MAX, .n_ctx = n_ctx, .cost_index = ask->first_cost};
+    for (uint32_t i = 0; i < ask->n_costs; i++) {
+        const bt_costs *costs = &search->costs[ask->first_cost + i];
+        bt_option_row rows[BT_ROW_MAX];
+        uint32_t n = bt_search_rows(search, ask, costs, rows);
+        if (i == 0) least.row = rows[n - 1];
+        while (n-- > 0) { /* from the last row up: of equals the one that asks for least stays */
+            uint64_t need = bt_search_need(search, costs, n_ctx, rows[n]);
+            if (need >= least.need_bytes) continue;
+            least.need_bytes = need;
+            least.cost_index = ask->first_cost + i;
+            least.row = rows[n];
+        }
+    }
+    return least;
+}
+
+void bt_search_minimum_take(bt_search *search, const bt_minimum *minimum, bt_candidate *ret) {
+    const bt_costs *costs = &search->costs[minimum->cost_index];
+    const bt_pin_mode *mode = &search->mode[minimum->row.head];
+    uint32_t step = 0;
+    (void)bt_pin_mode_least(mode, minimum->row.n_slots, costs->slot_slack_bytes, &step);
+    uint32_t n_forced =
+        minimum->row.n_slots == 0 || mode->n_steps == 0 ? mode->n_classes : mode->steps[step].first_class;
+    for (uint32_t c = 0; c < mode->n_classes; c++)
+        search->counts_best[c] = c < n_forced ? mode->classes[c].n : 0;
+    bt_pins_spread(search->problem, mode, search->counts_best, search->work, search->place);
+    tables_place(search, costs, 0);
+    if (!candidate_price(search, costs, minimum->n_ctx, minimum->row.n_slots, ret))
+        *ret = (bt_candidate){.n_ctx = minimum->n_ctx, .costs = costs, .planned_bytes = UINT64_MAX};
+}
+
+bt_status bt_search_make(const bt_problem *problem, bt_arena *arena, bt_search *ret, bt_error *err) {
+    bt_search s = {.problem = problem, .costs = problem->costs};
+    uint64_t n = (uint64_t)problem->n_units + 1;
+    uint64_t cell = 0;
+    uint64_t total = 0;
+    for (uint32_t u = 0; u < problem->n_units; u++) {
+        const bt_plan_unit *unit = &problem->units[u];
+        s.n_tables += unit->kind == BT_KIND_TABLE;
+        s.n_heads += unit->kind == BT_KIND_HEAD;
+        if (unit->kind == BT_KIND_TABLE) continue;
+        cell = bt_pins_gcd(cell, unit->pinned_bytes);
+        total = bt_sat_add_u64(total, unit->pinned_bytes);
+        s.weight_bytes_per_pass = bt_sat_add_u64(s.weight_bytes_per_pass, unit->read_bytes);
+    }
+    s.counts = bt_arena_array(arena, n, sizeof *s.counts);
+    s.counts_best = bt_arena_array(arena, n, sizeof *s.counts_best);
+    s.work = bt_arena_array(arena, n, sizeof *s.work);
+    s.place = bt_arena_array(arena, n, sizeof *s.place);
+    s.place_best = bt_arena_array(arena, n, sizeof *s.place_best);
+    s.tables = bt_arena_array(arena, (uint64_t)s.n_tables + 1, sizeof *s.tables);
+    bool made = s.counts && s.counts_best && s.work && s.place && s.place_best && s.tables;
+    made = made && bt_pin_scratch_make(arena, problem->n_units, total / bt_max_u64(cell, 1), &s.scratch);
+    for (int head = 0; made && head < BT_HEAD_MODE_COUNT; head++)
+        made = bt_pin_mode_make(problem, (bt_head_mode)head, arena, &s.mode[head]);
+    if (!made)
+        return bt_fail(err, BT_E_NOMEM, "plan_arena", BT_MEASURE_BYTES, bt_arena_bytes(arena), 0,
+                       "the arena has no room to plan %u units", problem->n_units);
+    *ret = s;
+    return BT_OK;
+}

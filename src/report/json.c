@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ * json.c: the JSON library behind two sticky handles.
+ *
+ * Writing: every value is handed to its parent at once, so that releasing the root releases all. Reading: a member is
+ * asked for by name, type and range in one call; the first that is wrong is reported with its path.
+ *
+ * Bounds. A text is scanned before it is parsed, since the parser makes a value of about 100 bytes of two characters:
+ * at most BT_JSON_IN_MAX_BYTES, VALUE_MAX values and DEPTH_MAX levels. What is written is bounded by what it describes
+ * (facts have limits of their own) and by BT_JSON_OUT_MAX_BYTES. Numbers are 64-bit signed, as in the JSON library;
+ * sizes above are written as null. Left out: streaming; a plan is small. */
+#include "report/json.h"
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/text.h"
+#include "report/report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A plan of BT_TENSOR_MAX units has 4 values a unit, a set of facts 7; both with room. */
+#define VALUE_MAX (1u << 20)
+#define DEPTH_MAX 32 /* our own files have 6 levels; unknown members may have some more */
+/* Digits of a double that survive decimal and back; so 4.8 is written as 4.8. */
+#define REAL_DIGITS 15
+#define MICRO       1e6
+
+static const char *engine_version;
+
+void bt_report_init(const char *version) {
+    json_set_alloc_funcs(bt_heap_alloc, bt_heap_free);
+    engine_version = version;
+}
+
+const char *bt_engine_version(void) {
+    return engine_version;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+void bt_json_put(bt_json_out *out, json_t *parent, const char *key, json_t *value) {
+    if (json_object_set_new_nocheck(parent, key, value) != 0) out->failed = true; /* takes value in any case */
+}
+
+void bt_json_put_u64(bt_json_out *out, json_t *parent, const char *key, uint64_t value) {
+    bt_json_put(out, parent, key, value > INT64_MAX ? json_null() : json_integer((json_int_t)value));
+}
+
+void bt_json_put_known(bt_json_out *out, json_t *parent, const char *key, bt_known value) {
+    bt_json_put_u64(out, parent, key, value.known ? value.value : UINT64_MAX);
+}
+
+void bt_json_put_bool(bt_json_out *out, json_t *parent, const char *key, bool value) {
+    bt_json_put(out, parent, key, json_boolean(value));
+}
+
+void bt_json_put_real(bt_json_out *out, json_t *parent, const char *key, double value) {
+    bt_json_put(out, parent, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void bt_json_put_null(bt_json_out *out, json_t *parent, const char *key) {
+    bt_json_put(out, parent, key, json_null());
+}
+
+/* A string of what is UTF-8 in text, and U+FFFD for each other byte. NULL when memory is refused. */
+static json_t *string_new(const char *text, size_t n) {
+    size_t good = 0;
+    while (good < n) {
+        size_t length = bt_utf8_length(text + good, n - good);
+        if (length == 0) break;
+        good += length;
+    }
+    if (good == n) return json_stringn_nocheck(text, n);
+    bt_text clean;
+    bt_text_init(&clean, BT_JSON_OUT_MAX_BYTES);
+    for (size_t i = 0; i < n;) {
+        size_t length = bt_utf8_length(text + i, n - i);
+        bt_text_add_n(&clean, length ? text + i : "\xEF\xBF\xBD", length ? length : 3);
+        i += length ? length : 1;
+    }
+    json_t *value = clean.failed ? NULL : json_stringn_nocheck(bt_text_str(&clean), clean.n_bytes);
+    bt_text_done(&clean);
+    return value;
+}
+
+void bt_json_put_bytes(bt_json_out *out, json_t *parent, const char *key, const char *text, size_t n) {
+    bt_json_put(out, parent, key, string_new(text, n));
+}
+
+void bt_json_put_text(bt_json_out *out, json_t *parent, const char *key, const char *text) {
+    bt_json_put(out, parent, key, text ? string_new(text, strlen(text)) : json_null());
+}
+
+void bt_json_put_text_or_null(bt_json_out *out, json_t *parent, const char *key, const char *text) {
+    bt_json_put_text(out, parent, key, text && text[0] ? text : NULL);
+}
+
+json_t *bt_json_put_object(bt_json_out *out, json_t *parent, const char *key) {
+    bt_json_put(out, parent, key, json_object());
+    return json_object_get(parent, key);
+}
+
+json_t *bt_json_put_array(bt_json_out *out, json_t *parent, const char *key) {
+    bt_json_put(out, parent, key, json_array());
+    return json_object_get(parent, key);
+}
+
+json_t *bt_json_add_object(bt_json_out *out, json_t *array) {
+    json_t *item = json_object();
+    if (json_array_append_new(array, item) != 0) {
+        out->failed = true;
+        return NULL;
+    }
+    return item;
+}
+
+static int append(const char *buffer, size_t n, void *user) {
+    bt_text *text = user;
+    bt_text_add_n(text, buffer, n);
+    return text->failed ? -1 : 0;
+}
+
+bt_status bt_json_finish(bt_json_out *out, json_t *root, char **ret_json, bt_error *err) {
+    bt_text text;
+    bt_text_init(&text, BT_JSON_OUT_MAX_BYTES);
+    if (!root) out->failed = true;
+    if (!out->failed) {
+        int rc = json_dump_callback(root, append, &text, JSON_INDENT(2) | JSON_REAL_PRECISION(REAL_DIGITS));
+        bt_text_add(&text, "\n");
+        if (rc != 0 || text.failed) out->failed = true;
+    }
+    json_decref(root);
+    if (!out->failed) {
+        *ret_json = text.data;
+        return BT_OK;
+    }
+    bool full = text.n_bytes >= BT_JSON_OUT_MAX_BYTES;
+    bt_text_done(&text);
+    if (full) {
+        return bt_fail(err, BT_E_LIMIT, "json", BT_MEASURE_BYTES, UINT64_MAX, BT_JSON_OUT_MAX_BYTES,
+                       "the report is larger than %u MiB of JSON", BT_JSON_OUT_MAX_BYTES >> 20);
+    }
+    return bt_fail(err, BT_E_NOMEM, "json", BT_MEASURE_NONE, 0, 0, "no memory to write JSON");
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static void fail_in(bt_json_in *in, bt_status status, const char *text) {
+    if (in->status != BT_OK) return;
+    in->status = bt_fail(in->err, status, "json", BT_MEASURE_NONE, 0, 0, "%s", text);
+}
+
+/* Values and levels of a text that need not be JSON: commas and brackets outside of strings. */
+static bool is_within_bounds(const char *json, size_t n_bytes) {
+    size_t n_values = 0;
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = json[i];
+        if (in_string) {
+            if (c == '\\') i++;
+            if (c == '"') in_string = false;
+            continue;
+        }
+        in_string = c == '"';
+        if (c == ',' || c == '[' || c == '{') n_values++;
+        if (c == '[' || c == '{') depth++;
+        if ((c == ']' || c == '}') && depth > 0) depth--;
+        if (n_values > VALUE_MAX || depth > DEPTH_MAX) return false;
+    }
+    return true;
+}
+
+json_t *bt_json_parse(bt_json_in *in, const char *json, size_t n_bytes) {
+    if (n_bytes > BT_JSON_IN_MAX_BYTES) {
+        in->status = bt_fail(in->err, BT_E_LIMIT, "json", BT_MEASURE_BYTES, n_bytes, BT_JSON_IN_MAX_BYTES,
+                             "JSON text of %zu bytes; at most %u MiB are read", n_bytes, BT_JSON_IN_MAX_BYTES >> 20);
+        return NULL;
+    }
+    if (!is_within_bounds(json, n_bytes)) {
+        fail_in(in, BT_E_LIMIT, "JSON text with too many values or levels");
+        return NULL;
+    }
+    json_error_t why;
+    json_t *root = json_loadb(json, n_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!root && json_error_code(&why) == json_error_out_of_memory) {
+        in->status = bt_fail(in->err, BT_E_NOMEM, "json", BT_MEASURE_NONE, 0, 0, "no memory to read JSON");
+    } else if (!root) {
+        in->status = bt_fail(in->err, BT_E_FORMAT, "json", BT_MEASURE_NONE, 0, 0, "not JSON: line %d, column %d: %s",
+                             why.line, why.column, why.text);
+    } else if (!json_is_object(root)) {
+        json_decref(root);
+        root = NULL;
+        fail_in(in, BT_E_FORMAT, "not a JSON object");
+    }
+    return root;
+}
+
+void bt_json_at(bt_json_in *in, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(in->path, sizeof in->path, fmt, args);
+    va_end(args);
+}
+
+void bt_json_wrong(bt_json_in *in, const char *key, const char *wanted) {
+    char text[288];
+    size_t n = strlen(in->path);
+    if (key[0] == '\0' && n > 0) n--; /* the object itself: without its dot */
+    (void)snprintf(text, sizeof text, "member \"%.*s%s\": %s", (int)n, in->path, key, wanted);
+    fail_in(in, BT_E_FORMAT, text);
+}
+
+bool bt_json_is_null(const json_t *object, const char *key) {
+    return json_is_null(json_object_get(object, key));
+}
+
+/* NULL: failed before, no parent, or not there (a failure where all are required). */
+static const json_t *member(bt_json_in *in, const json_t *object, const char *key) {
+    if (in->status != BT_OK || !object) return NULL;
+    const json_t *value = json_object_get(object, key);
+    if (!value && in->all_required) bt_json_wrong(in, key, "missing");
+    return value;
+}
+
+const json_t *bt_json_object(bt_json_in *in, const json_t *parent, const char *key) {
+    const json_t *value = member(in, parent, key);
+    if (!value || json_is_null(value)) return NULL;
+    if (!json_is_object(value)) {
+        bt_json_wrong(in, key, "an object is wanted");
+        return NULL;
+    }
+    return value;
+}
+
+const json_t *bt_json_array(bt_json_in *in, const json_t *parent, const char *key, size_t n_max) {
+    const json_t *value = member(in, parent, key);
+    if (!value) return NULL;
+    if (!json_is_array(value) || json_array_size(value) > n_max) {
+        char wanted[64];
+        (void)snprintf(wanted, sizeof wanted, "a list of at most %zu is wanted", n_max);
+        bt_json_wrong(in, key, wanted);
+        return NULL;
+    }
+    return value;
+}
+
+const json_t *bt_json_item(bt_json_in *in, const json_t *array, size_t i) {
+    if (in->status != BT_OK) return NULL;
+    const json_t *item = json_array_get(array, i);
+    if (json_is_object(item)) return item;
+    bt_json_wrong(in, "", "an object is wanted");
+    return NULL;
+}
+
+static bool whole(bt_json_in *in, const json_t *value, const char *key, uint64_t max, uint64_t *ret) {
+    if (json_is_integer(value) && json_integer_value(value) >= 0 && (uint64_t)json_integer_value(value) <= max) {
+        *ret = (uint64_t)json_integer_value(value);
+        return true;
+    }
+    char wanted[80];
+    (void)snprintf(wanted, sizeof wanted, "a whole number from 0 to %llu is wanted", (unsigned long long)max);
+    bt_json_wrong(in, key, wanted);
+    return false;
+}
+
+bool bt_json_u64(bt_json_in *in, const json_t *object, const char *key, uint64_t *ret) {
+    const json_t *value = member(in, object, key);
+    return value && whole(in, value, key, INT64_MAX, ret);
+}
+
+bool bt_json_limit(bt_json_in *in, const json_t *object, const char *key, uint64_t *ret) {
+    const json_t *value = member(in, object, key);
+    if (value && json_is_null(value)) *ret = UINT64_MAX;
+    return value && (json_is_null(value) || whole(in, value, key, INT64_MAX, ret));
+}
+
+bool bt_json_known(bt_json_in *in, const json_t *object, const char *key, bt_known *ret) {
+    const json_t *value = member(in, object, key);
+    if (value && json_is_null(value)) *ret = (bt_known){0};
+    uint64_t number = 0;
+    if (!value || json_is_null(value) || !whole(in, value, key, INT64_MAX, &number)) return false;
+    *ret = (bt_known){true, number};
+    return true;
+}
+
+bool bt_json_u32(bt_json_in *in, const json_t *object, const char *key, uint32_t max, uint32_t *ret) {
+    const json_t *value = member(in, object, key);
+    uint64_t number = 0;
+    if (!value || !whole(in, value, key, max, &number)) return false;
+    *ret = (uint32_t)number;
+    return true;
+}
+
+bool bt_json_u32_or_0(bt_json_in *in, const json_t *object, const char *key, uint32_t max, uint32_t *ret) {
+    if (object && bt_json_is_null(object, key)) {
+        *ret = 0;
+        return false;
+    }
+    return bt_json_u32(in, object, key, max, ret);
+}
+
+bool bt_json_bool(bt_json_in *in, const json_t *object, const char *key, bool *ret) {
+    const json_t *value = member(in, object, key);
+    if (!value) return false;
+    if (!json_is_boolean(value)) {
+        bt_json_wrong(in, key, "true or false is wanted");
+        return false;
+    }
+    *ret = json_is_true(value);
+    return true;
+}
+
+bool bt_json_micro(bt_json_in *in, const json_t *object, const char *key, bt_known *ret) {
+    const json_t *value = member(in, object, key);
+    if (value && json_is_null(value)) *ret = (bt_known){0};
+    if (!value || json_is_null(value)) return false;
+    double number = json_number_value(value);
+    /* 2^53 micro-units: beyond it a double no longer holds every one of them */
+    if (!json_is_number(value) || !(number >= 0 && number * MICRO <= 9007199254740992.0)) {
+        bt_json_wrong(in, key, "a number from 0 to 9e9 is wanted");
+        return false;
+    }
+    *ret = (bt_known){true, (uint64_t)llround(number * MICRO)};
+    return true;
+}
+
+bool bt_json_text(bt_json_in *in, const json_t *object, const char *key, char *ret, size_t capacity) {
+    const json_t *value = member(in, object, key);
+    if (!value) return false;
+    if (json_is_null(value)) {
+        ret[0] = '\0';
+        return false;
+    }
+    if (!json_is_string(value) || json_string_length(value) >= capacity) {
+        char wanted[64];
+        (void)snprintf(wanted, sizeof wanted, "a text of at most %zu bytes is wanted", capacity - 1);
+        bt_json_wrong(in, key, wanted);
+        return false;
+    }
+    memcpy(ret, json_string_value(value), json_string_length(value) + 1);
+    return true;
+}
+
+bool bt_json_choice(bt_json_in *in, const json_t *object, const char *key, const char *const *names, size_t n,
+                    uint32_t *ret) {
+    const json_t *value = member(in, object, key);
+    if (!value) return false;
+    const char *text = json_string_value(value);
+    for (size_t i = 0; text && i < n; i++) {
+        if (names[i] && strcmp(names[i], text) == 0) {
+            *ret = (uint32_t)i;
+            return true;
+        }
+    }
+    char wanted[160] = "one of";
+    for (size_t i = 0; i < n; i++) {
+        size_t used = strlen(wanted);
+        if (names[i]) (void)snprintf(wanted + used, sizeof wanted - used, " %s", names[i]);
+    }
+    bt_json_wrong(in, key, wanted);
+    return false;
+}

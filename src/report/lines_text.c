@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * lines_text.c: planned | reserved | committed | peak, after a run.
+ *
+ * The peak of a line is its largest measured resident size. Lines peak at different times, so their sum may pass the
+ * peak of the process; the residual is what the process held at its peak that no line explains, and is then 0. */
+#include "base/size.h"
+#include "plan/plan.h"
+#include "report/report.h"
+
+static void add_line(bt_text *out, const char *name, const uint64_t bytes[4]) {
+    bt_text_addf(out, "  %-18s", name);
+    for (int i = 0; i < 4; i++) {
+        bt_text_addf(out, " %12s", BT_SIZE(bytes[i]));
+    }
+    bt_text_add(out, "\n");
+}
+
+void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rss_bytes, bt_text *out) {
+    uint64_t total[4] = {0};
+    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "line", "planned", "reserved", "committed", "peak");
+    for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        const uint64_t row[4] = {use[i].planned_bytes, use[i].reserved_bytes, use[i].committed_bytes,
+                                 use[i].peak_resident_bytes};
+        if ((row[0] | row[1] | row[2] | row[3]) == 0) continue;
+        add_line(out, bt_line_name((bt_line)i), row);
+        for (int k = 0; k < 4; k++) {
+            total[k] = bt_sat_add_u64(total[k], row[k]);
+        }
+    }
+    add_line(out, "total", total);
+    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "process peak", "", "", "", BT_SIZE(peak_rss_bytes));
+    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "residual", "", "", "",
+                 BT_SIZE(bt_sat_sub_u64(peak_rss_bytes, total[3])));
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * machine_text.c: the machine for a person: pools, the cgroup chain from leaf to root, and what a budget is not made of
+ * but a reader asks for. What is unknown is shown as "unknown", never as 0. Bounded by the machine's own arrays. */
+#include "base/size.h"
+#include "report/json.h"
+#include "report/report.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MEGA UINT64_C(1000000)
+
+static void add_pool(bt_text *out, const bt_pool *pool) {
+    bool reported = pool->state == BT_READING_REPORTED;
+    bt_text name; /* escaped before it is padded */
+    bt_text_init(&name, 4 * sizeof pool->name);
+    bt_text_add_escaped(&name, pool->name, strnlen(pool->name, sizeof pool->name));
+    bt_text_addf(out, "  %-10s %-6s %-10s %12s %12s", bt_text_str(&name), bt_pool_kind_names[pool->kind],
+                 bt_pool_state_names[pool->state], reported ? BT_SIZE(pool->free_bytes) : "unknown",
+                 reported ? BT_SIZE(pool->total_bytes) : "unknown");
+    bt_text_done(&name);
+    if (pool->limit.known) bt_text_addf(out, "  limit %s", BT_SIZE(pool->limit.value));
+    if (pool->limit.known && pool->limit_source[0]) {
+        bt_text_add(out, " (");
+        bt_text_add_escaped(out, pool->limit_source, strnlen(pool->limit_source, sizeof pool->limit_source));
+        bt_text_add(out, ")");
+    }
+    if (pool->shares_host) bt_text_add(out, "  shares the host's memory");
+    if (pool->clamped) bt_text_add(out, "  free was over total: cut down");
+    if (pool->reason[0]) {
+        bt_text_add(out, "  ");
+        bt_text_add_escaped(out, pool->reason, strnlen(pool->reason, sizeof pool->reason));
+    }
+    bt_text_add(out, "\n");
+}
+
+static void add_cgroup(bt_text *out, const bt_machine *machine) {
+    if (machine->cgroup_version == 0) {
+        bt_text_add(out, "\nMemory cgroup\n  none\n");
+        return;
+    }
+    bt_text_addf(out, "\nMemory cgroup (v%u), leaf to root\n  %12s %12s %12s  %s\n", machine->cgroup_version, "limit",
+                 "used", "reclaimable", "path");
+    for (uint32_t i = 0; i < machine->n_cgroup_levels && i < BT_CGROUP_LEVEL_MAX; i++) {
+        const bt_cgroup_level *level = &machine->cgroup[i];
+        bt_text_addf(out, "  %12s %12s %12s  ", level->limit.known ? BT_SIZE(level->limit.value) : "none",
+                     BT_SIZE(level->usage_bytes), BT_SIZE(level->reclaimable_bytes));
+        bt_text_add_escaped(out, level->path, strnlen(level->path, sizeof level->path));
+        bt_text_add(out, "\n");
+    }
+}
+
+static void add_speed(bt_text *out, const char *label, bt_known bytes_per_s, const char *source) {
+    if (!bytes_per_s.known) {
+        bt_row(out, label, "unknown");
+    } else {
+        bt_row(out, label, "%" PRIu64 " MB/s%s", bytes_per_s.value / MEGA, source);
+    }
+}
+
+void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
+    bt_text_addf(out, "Machine\n  %-10s %-6s %-10s %12s %12s\n", "pool", "kind", "state", "free", "total");
+    for (uint32_t i = 0; i < machine->n_pools && i < BT_POOL_MAX; i++) {
+        add_pool(out, &machine->pools[i]);
+    }
+    add_cgroup(out, machine);
+    bt_text_add(out, "\nOther\n");
+    if (machine->n_threads > 0) {
+        bt_row(out, "Cores allowed", "%u", machine->n_threads);
+    } else {
+        bt_row(out, "Cores allowed", "unknown");
+    }
+    bt_row(out, "Swap free", "%s (never part of a budget)",
+           machine->swap_free_bytes.known ? BT_SIZE(machine->swap_free_bytes.value) : "unknown");
+    bt_row(out, "Lockable memory", "%s",
+           machine->memlock_bytes.known ? BT_SIZE(machine->memlock_bytes.value) : "unlimited");
+    add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)");
+    add_speed(out, "Memory read", machine->memory_bytes_per_s, "");
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * plan_read.c: plan.json back into a plan, strictly.
+ *
+ * Every member that stands for a field of bt_plan must be there, have its type and its range; what a plan does not hold
+ * (the model's facts, counts of blocks) is not looked at, nor are members that are unknown here. Sums are checked,
+ * since a ledger whose total is wrong would be a budget that is not kept. Whether the plan is for this model and
+ * machine is the fingerprint's question, asked apart. Bounds: BT_JSON_IN_MAX_BYTES, UNIT_MAX; place[] lives in the
+ * caller's arena.
+ */
+#include "base/arena.h"
+#include "base/error.h"
+#include "model/types.h"
+#include "plan/plan.h"
+#include "report/json.h"
+#include "report/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CTX_MAX    (1u << 30) /* above every trained context, and far from overflow when it is rounded up */
+#define THREAD_MAX 4096u      /* Linux: at most 8192 processors, and no more workers than that help */
+#define SLOT_MAX   1024u
+#define UNIT_MAX   (2 * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
+
+/* The names of an enumeration, asked one by one. */
+#define NAMES_MAX 16
+
+static bool choice_of(bt_json_in *in, const json_t *object, const char *key, const char *(*name)(uint32_t), uint32_t n,
+                      uint32_t *ret) {
+    const char *names[NAMES_MAX];
+    for (uint32_t i = 0; i < n && i < NAMES_MAX; i++) {
+        names[i] = name(i);
+    }
+    return bt_json_choice(in, object, key, names, n, ret);
+}
+
+static const char *verdict_name(uint32_t i) {
+    return bt_verdict_name((bt_verdict)i);
+}
+
+static const char *source_name(uint32_t i) {
+    return bt_source_name((bt_source)i);
+}
+
+static uint32_t word(bt_json_in *in, const json_t *object, const char *key, const char *const *names, size_t n) {
+    uint32_t value = 0;
+    (void)bt_json_choice(in, object, key, names, n, &value);
+    return value;
+}
+
+static void read_type(bt_json_in *in, const json_t *object, const char *key, uint32_t *ret) {
+    char name[32] = "";
+    (void)bt_json_text(in, object, key, name, sizeof name);
+    if (in->status == BT_OK && !bt_type_by_name(name, ret)) bt_json_wrong(in, key, "a tensor type is wanted");
+}
+
+static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
+    const json_t *o = bt_json_object(in, root, "wishes");
+    bt_json_at(in, "wishes.");
+    if (!o) bt_json_wrong(in, "", "an object is wanted");
+    bt_json_at(in, "wishes.");
+    (void)bt_json_bool(in, o, "force", &w->force);
+    (void)bt_json_u32_or_0(in, o, "ctx_size", CTX_MAX, &w->n_ctx);
+    (void)bt_json_bool(in, o, "allow_ctx_reduction", &w->allow_ctx_reduction);
+    (void)bt_json_u32_or_0(in, o, "parallel", CTX_MAX, &w->n_parallel);
+    (void)bt_json_u32_or_0(in, o, "batch_size", CTX_MAX, &w->n_batch);
+    (void)bt_json_u32_or_0(in, o, "ubatch_size", CTX_MAX, &w->n_ubatch);
+    read_type(in, o, "cache_type_k", &w->type_k);
+    read_type(in, o, "cache_type_v", &w->type_v);
+    w->flash_attn = (bt_choice)word(in, o, "flash_attn", bt_choice_names, 3);
+    (void)bt_json_u32_or_0(in, o, "threads", THREAD_MAX, &w->n_threads);
+    (void)bt_json_u32_or_0(in, o, "buffers", SLOT_MAX, &w->n_buffers);
+    w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
+    w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
+    w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
+    const json_t *budget = bt_json_object(in, o, "ram_budget");
+    bt_json_at(in, "wishes.ram_budget.");
+    if (!budget) bt_json_wrong(in, "", "an object is wanted");
+    w->budget_kind = (bt_budget_kind)word(in, budget, "kind", bt_budget_kind_names, 3);
+    (void)bt_json_limit(in, budget, "bytes", &w->budget_bytes);
+}
+
+/* The object key of the root, which must be one; members are named below it from now on. */
+static const json_t *section(bt_json_in *in, const json_t *root, const char *key) {
+    bt_json_at(in, "%s", "");
+    const json_t *o = bt_json_object(in, root, key);
+    if (!o) bt_json_wrong(in, key, "an object is wanted");
+    bt_json_at(in, "%s.", key);
+    return o;
+}
+
+static void read_shape(bt_json_in *in, const json_t *root, bt_plan *plan) {
+    bt_json_at(in, "%s", "");
+    (void)bt_json_bool(in, root, "exact", &plan->exact);
+    (void)bt_json_u32(in, root, "parallel", CTX_MAX, &plan->n_parallel);
+    (void)bt_json_u32(in, root, "threads", THREAD_MAX, &plan->n_threads);
+    static const char *const priced[] = {"formula", "dry-run"};
+    plan->priced_by_dry_run = word(in, root, "priced_by", priced, 2) == 1;
+    static const char *const heads[] = {"streamed", "resident"};
+    plan->head_resident = word(in, root, "head", heads, 2) == 1;
+
+    const json_t *ctx = section(in, root, "ctx");
+    (void)bt_json_u32_or_0(in, ctx, "requested", CTX_MAX, &plan->n_ctx_requested);
+    (void)bt_json_u32(in, ctx, "effective", CTX_MAX, &plan->n_ctx);
+    (void)bt_json_u32_or_0(in, ctx, "trained", CTX_MAX, &plan->n_ctx_train);
+    (void)bt_json_text(in, ctx, "reason", plan->ctx_reason, sizeof plan->ctx_reason);
+    const json_t *batch = section(in, root, "batch");
+    (void)bt_json_u32(in, batch, "n_batch", CTX_MAX, &plan->n_batch);
+    (void)bt_json_u32(in, batch, "n_ubatch", CTX_MAX, &plan->n_ubatch);
+    const json_t *ring = section(in, root, "ring");
+    (void)bt_json_u32(in, ring, "slots", SLOT_MAX, &plan->n_slots);
+    (void)bt_json_limit(in, ring, "slot_bytes", &plan->slot_bytes);
+}
+
+static void read_units(bt_json_in *in, const json_t *root, bt_arena *arena, bt_plan *plan) {
+    const json_t *units = section(in, root, "units");
+    (void)bt_json_u32(in, units, "total", UNIT_MAX, &plan->n_units);
+    (void)bt_json_u32(in, units, "pinned", plan->n_units, &plan->n_pinned);
+    (void)bt_json_u32(in, units, "streamed", plan->n_units, &plan->n_streamed);
+    (void)bt_json_limit(in, units, "pinned_bytes", &plan->pinned_bytes);
+    bt_json_at(in, "%s", "");
+    const json_t *placement = bt_json_array(in, root, "placement", UNIT_MAX);
+    size_t n = json_array_size(placement);
+    if (in->status != BT_OK || n == 0) return;
+    if (n != plan->n_units) {
+        bt_json_wrong(in, "placement", "an item for each of units.total is wanted");
+        return;
+    }
+    plan->place = bt_arena_array(arena, n, sizeof *plan->place);
+    if (!plan->place) {
+        in->status =
+            bt_fail(in->err, BT_E_NOMEM, "json", BT_MEASURE_NONE, 0, 0, "no memory for a plan of %zu units", n);
+        return;
+    }
+    for (size_t i = 0; i < n && in->status == BT_OK; i++) {
+        bt_json_at(in, "placement[%zu].", i);
+        const json_t *item = bt_json_item(in, placement, i);
+        plan->place[i] = (bt_place)word(in, item, "where", bt_place_names, 3);
+    }
+}
+
+static void read_lines(bt_json_in *in, const json_t *host, bt_ledger *ledger) {
+    const json_t *lines = bt_json_array(in, host, "lines", BT_LINE_COUNT);
+    uint32_t seen = 0; /* bit of each line */
+    _Static_assert(BT_LINE_COUNT <= 31, "a bit a line");
+    for (size_t i = 0; i < json_array_size(lines) && in->status == BT_OK; i++) {
+        bt_json_at(in, "pools[0].lines[%zu].", i);
+        const json_t *item = bt_json_item(in, lines, i);
+        char name[48] = "";
+        (void)bt_json_text(in, item, "name", name, sizeof name);
+        uint32_t line = 0;
+        while (line < BT_LINE_COUNT &&
+               (strncmp(name, "host/", 5) != 0 || strcmp(name + 5, bt_line_name((bt_line)line)) != 0)) {
+            line++;
+        }
+        if (line == BT_LINE_COUNT || (seen & (1u << line)) != 0) {
+            bt_json_wrong(in, "name", "a line of the host, once each, is wanted");
+            return;
+        }
+        seen |= 1u << line;
+        uint32_t source = 0;
+        (void)bt_json_limit(in, item, "planned_bytes", &ledger->bytes[line]);
+        (void)choice_of(in, item, "source", source_name, BT_SOURCE_MEASURED + 1, &source);
+        ledger->source[line] = (bt_source)source;
+    }
+    bt_json_at(in, "pools[0].");
+    if (seen != (1u << BT_LINE_COUNT) - 1) bt_json_wrong(in, "lines", "every line is wanted");
+}
+
+static void read_pools(bt_json_in *in, const json_t *root, bt_plan *plan) {
+    bt_json_at(in, "%s", "");
+    const json_t *pools = bt_json_array(in, root, "pools", BT_POOL_MAX);
+    bt_json_at(in, "pools[0].");
+    const json_t *host = bt_json_item(in, pools, 0);
+    char name[32] = "";
+    (void)bt_json_text(in, host, "name", name, sizeof name);
+    if (strcmp(name, "host") != 0) bt_json_wrong(in, "name", "\"host\" is wanted");
+    plan->budget_state = (bt_pool_state)word(in, host, "state", bt_pool_state_names, 4);
+    (void)bt_json_text(in, host, "source", plan->budget_source, sizeof plan->budget_source);
+    (void)bt_json_limit(in, host, "budget_bytes", &plan->budget_bytes);
+    (void)bt_json_limit(in, host, "planned_bytes", &plan->planned_bytes);
+    (void)bt_json_limit(in, host, "ceiling_bytes", &plan->ceiling_bytes);
+    read_lines(in, host, &plan->ledger);
+    if (in->status == BT_OK && bt_ledger_sum(&plan->ledger) != plan->planned_bytes) {
+        bt_json_wrong(in, "planned_bytes", "the sum of the lines is wanted");
+    }
+}
+
+static void read_rate(bt_json_in *in, const json_t *object, bt_forecast *forecast) {
+    (void)bt_json_micro(in, object, "tokens_per_s", &forecast->micro_tokens_per_s);
+    forecast->bound = (bt_bound)word(in, object, "bound", bt_bound_names, 3);
+}
+
+static void read_outlook(bt_json_in *in, const json_t *root, bt_plan *plan) {
+    const json_t *stream = section(in, root, "stream");
+    (void)bt_json_limit(in, stream, "bytes_per_token", &plan->read_bytes_per_pass);
+    (void)bt_json_known(in, stream, "bandwidth_bytes_per_s", &plan->disk_bytes_per_s);
+    read_rate(in, section(in, root, "forecast"), &plan->forecast);
+    bt_json_at(in, "%s", "");
+    const json_t *ladder = bt_json_array(in, root, "ladder", BT_RUNG_COUNT);
+    for (size_t i = 0; i < json_array_size(ladder) && in->status == BT_OK; i++) {
+        bt_json_at(in, "ladder[%zu].", i);
+        const json_t *item = bt_json_item(in, ladder, i);
+        uint32_t what = word(in, item, "what", bt_rung_names, BT_RUNG_COUNT);
+        bt_rung *rung = &plan->ladder[what];
+        if (rung->exists) bt_json_wrong(in, "what", "each rung once is wanted");
+        rung->exists = true;
+        (void)bt_json_limit(in, item, "budget_bytes", &rung->budget_bytes);
+        (void)bt_json_u32(in, item, "ctx", CTX_MAX, &rung->n_ctx);
+        read_rate(in, item, &rung->forecast);
+    }
+}
+
+static void read_refusal(bt_json_in *in, const json_t *root, bt_refusal *refusal) {
+    bt_json_at(in, "%s", "");
+    const json_t *o = bt_json_object(in, root, "refusal");
+    if (!o) return; /* null: not refused */
+    bt_json_at(in, "refusal.");
+    if (!bt_json_text(in, o, "code", refusal->code, sizeof refusal->code))
+        bt_json_wrong(in, "code", "a code is wanted");
+    (void)bt_json_text(in, o, "message", refusal->message, sizeof refusal->message);
+    (void)bt_json_limit(in, o, "need_bytes", &refusal->need_bytes);
+    (void)bt_json_limit(in, o, "have_bytes", &refusal->have_bytes);
+    const json_t *changes = bt_json_array(in, o, "changes", BT_CHANGE_MAX);
+    for (size_t i = 0; i < json_array_size(changes) && in->status == BT_OK; i++) {
+        bt_json_at(in, "refusal.changes[%zu].", i);
+        const json_t *item = bt_json_item(in, changes, i);
+        bt_change *change = &refusal->changes[i];
+        (void)bt_json_text(in, item, "flag", change->flag, sizeof change->flag);
+        (void)bt_json_text(in, item, "value", change->value, sizeof change->value);
+        (void)bt_json_limit(in, item, "need_bytes", &change->need_bytes);
+        refusal->n_changes = (uint32_t)i + 1;
+    }
+}
+
+bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *arena, bt_plan *ret_plan,
+                            bt_error *err) {
+    bt_json_in in = {.err = err, .all_required = true};
+    json_t *root = bt_json_parse(&in, json, n_bytes);
+    if (!root) return in.status;
+    bt_plan plan = {0};
+    uint32_t schema = 0;
+    uint32_t verdict = 0;
+    if (bt_json_u32(&in, root, "schema", UINT32_MAX, &schema) && schema != BT_JSON_SCHEMA) {
+        bt_json_wrong(&in, "schema", "1 is what this version reads");
+    }
+    (void)choice_of(&in, root, "verdict", verdict_name, BT_VERDICT_UNKNOWN + 1, &verdict);
+    plan.verdict = (bt_verdict)verdict;
+    (void)bt_json_bool(&in, root, "forced", &plan.forced);
+    read_wishes(&in, root, &plan.wishes);
+    read_shape(&in, root, &plan);
+    read_units(&in, root, arena, &plan);
+    read_pools(&in, root, &plan);
+    read_outlook(&in, root, &plan);
+    read_refusal(&in, root, &plan.refusal);
+    json_decref(root);
+    if (in.status == BT_OK) *ret_plan = plan;
+    return in.status;
+}

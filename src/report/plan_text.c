@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * plan_text.c: a plan for a person: the two layouts of the seed, and ours below them.
+ *
+ *   Execution Plan            or   RAM budget impossible
+ *     requested, mandatory,          requested, minimum required,
+ *     peak, context, KV,             base, scratch, logits, KV, ...
+ *     head, ring, pinned
+ *   Ledger: every line with its bytes and where they come from, zeros too; total; budget
+ *   Verdict: a sentence
+ *   Ladder: what each step of memory buys
+ *   What would fit (refusals)
+ *
+ * The rows of the seed keep their order (research/seed-2, R20, R21); its "resid+attn" is part of our scratch and shown
+ * so. Nothing is left out because it is 0, and every difference between what was asked and what is done has a row. One
+ * screen: its length does not depend on the model. */
+#include "base/size.h"
+#include "model/types.h"
+#include "plan/plan.h"
+#include "report/json.h"
+#include "report/report.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MEGA           UINT64_C(1000000)
+#define DEFAULT_UBATCH 512u /* docs/interfaces.md */
+
+static uint64_t sum_of(const bt_plan *plan, const bt_line *lines, size_t n) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum = bt_sat_add_u64(sum, plan->ledger.bytes[lines[i]]);
+    }
+    return sum;
+}
+
+static void add_requested(bt_text *out, const bt_plan *plan, const char *label) {
+    if (plan->wishes.budget_kind == BT_BUDGET_BYTES) {
+        bt_row(out, label, "%s", BT_SIZE(plan->wishes.budget_bytes));
+    } else {
+        bt_row(out, label, "%s", plan->wishes.budget_kind == BT_BUDGET_OFF ? "no budget" : "auto");
+    }
+}
+
+static void add_seed_rows(bt_text *out, const bt_plan *plan) {
+    static const bt_line mandatory[] = {BT_LINE_BASE,        BT_LINE_VOCAB,      BT_LINE_METADATA, BT_LINE_COMPUTE,
+                                        BT_LINE_PAGETABLES,  BT_LINE_THREADS,    BT_LINE_LOGITS,   BT_LINE_STAGING,
+                                        BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS, BT_LINE_DERIVED};
+    bool capped = plan->n_ctx_requested > plan->n_ctx || (plan->n_ctx_requested == 0 && plan->ctx_reason[0]);
+    add_requested(out, plan, "Requested RAM");
+    bt_row(out, "Mandatory memory", "%s", BT_SIZE(sum_of(plan, mandatory, sizeof mandatory / sizeof *mandatory)));
+    bt_row(out, "Estimated Peak", "%s", BT_SIZE(plan->planned_bytes));
+    bt_row(out, "Context Window", "%u%s", plan->n_ctx, capped ? " (capped)" : "");
+    if (plan->verdict == BT_VERDICT_UNKNOWN) {
+        bt_row(out, "Estimated KV", "unknown");
+    } else {
+        bt_row(out, "Estimated KV", "%s", BT_SIZE(plan->ledger.bytes[BT_LINE_KV]));
+    }
+    bt_row(out, "LM Head Mode", "%s (%s)", plan->head_resident ? "resident" : "streamed",
+           BT_SIZE(plan->ledger.bytes[BT_LINE_HEAD]));
+    bt_row(out, "Streaming ring", "%u buffer%s (%s)", plan->n_slots, plan->n_slots == 1 ? "" : "s",
+           BT_SIZE(plan->ledger.bytes[BT_LINE_RING]));
+    bt_row(out, "Pinned units", "%u / %u (%s)", plan->n_pinned, plan->n_units, BT_SIZE(plan->pinned_bytes));
+}
+
+/* What the seed's layout does not have: requested against effective, and what the results depend on. */
+static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
+    bt_row_escaped(out, "Model", bt_path_file(facts->path));
+    bt_row(out, "Weights", "%s in %u file%s", BT_SIZE(facts->weight_bytes), facts->n_shards,
+           facts->n_shards == 1 ? "" : "s");
+    if (plan->n_ctx_requested > 0) bt_row(out, "Context asked", "%u", plan->n_ctx_requested);
+    if (plan->ctx_reason[0]) bt_row_escaped(out, "Context because", plan->ctx_reason);
+    if (plan->n_ctx_train > 0) bt_row(out, "Context trained", "%u", plan->n_ctx_train);
+    bt_row(out, "KV types", "%s, %s", bt_type_name(plan->wishes.type_k), bt_type_name(plan->wishes.type_v));
+    bool lowered = !plan->exact && plan->n_ubatch < DEFAULT_UBATCH;
+    bt_row(out, "Batch, micro-batch", "%u, %u%s", plan->n_batch, plan->n_ubatch,
+           lowered ? " (lowered to fit: last digits may differ from llama.cpp's)" : "");
+    bt_row(out, "Sequences, threads", "%u, %u", plan->n_parallel, plan->n_threads);
+    bt_row(out, "Disk input", "%s", bt_io_names[plan->wishes.io]);
+    bt_row(out, "Priced by", "%s", plan->priced_by_dry_run ? "dry run" : "formula");
+}
+
+static void add_ledger(bt_text *out, const bt_plan *plan) {
+    bt_text_addf(out, "\n%-20s %12s %16s  %s\n", "Ledger", "size", "bytes", "source");
+    for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        bt_text_addf(out, "  host/%-13s %12s %16" PRIu64 "  %s\n", bt_line_name((bt_line)i),
+                     BT_SIZE(plan->ledger.bytes[i]), plan->ledger.bytes[i], bt_source_name(plan->ledger.source[i]));
+    }
+    bt_text_addf(out, "  %-18s %12s %16" PRIu64 "\n", "total", BT_SIZE(plan->planned_bytes), plan->planned_bytes);
+    if (plan->budget_bytes == UINT64_MAX) {
+        bt_text_addf(out, "  %-18s %12s %16s", "budget", "none", "");
+    } else {
+        bt_text_addf(out, "  %-18s %12s %16" PRIu64, "budget", BT_SIZE(plan->budget_bytes), plan->budget_bytes);
+    }
+    bt_text_add(out, plan->budget_source[0] ? "  " : "");
+    bt_text_add_escaped(out, plan->budget_source, strnlen(plan->budget_source, sizeof plan->budget_source));
+    bt_text_add(out, "\n");
+}
+
+static void add_forecast(bt_text *out, const bt_plan *plan) {
+    const bt_known rate = plan->forecast.micro_tokens_per_s;
+    if (!rate.known) return;
+    bt_text_addf(out, ", about %s tokens/s, bound by %s", BT_RATE(rate.value),
+                 plan->forecast.bound == BT_BOUND_DISK      ? "the disk"
+                 : plan->forecast.bound == BT_BOUND_COMPUTE ? "computing"
+                                                            : "memory bandwidth");
+}
+
+static void add_streams(bt_text *out, const bt_plan *plan) {
+    bt_text_addf(out, "streams: %s a token from disk", BT_SIZE(plan->read_bytes_per_pass));
+    if (plan->disk_bytes_per_s.known) {
+        bt_text_addf(out, " at %" PRIu64 " MB/s", plan->disk_bytes_per_s.value / MEGA);
+    } else {
+        bt_text_add(out, ", whose speed is not known");
+    }
+    add_forecast(out, plan);
+    if (plan->n_slots == 1) bt_text_add(out, "; with one buffer reading and computing take turns");
+}
+
+static void add_verdict(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
+    bt_text_add(out, "\nVerdict: ");
+    switch (plan->verdict) {
+    case BT_FITS:
+        bt_text_add(out, "fits: all weights stay in memory");
+        add_forecast(out, plan);
+        break;
+    case BT_STREAMS:
+        add_streams(out, plan);
+        break;
+    case BT_REFUSED:
+        bt_text_add(out, "refused: ");
+        bt_text_add_escaped(out, plan->refusal.message, strnlen(plan->refusal.message, sizeof plan->refusal.message));
+        if (plan->forced) bt_text_add(out, "; runs all the same, because it is forced");
+        break;
+    case BT_VERDICT_UNKNOWN:
+        bt_text_add(out, "unknown: the KV cache of architecture \"");
+        bt_text_add_escaped(out, facts->arch, strlen(facts->arch));
+        bt_text_add(out, "\" cannot be priced by formula");
+        if (facts->kv_reason[0]) {
+            bt_text_add(out, " (");
+            bt_text_add_escaped(out, facts->kv_reason, strnlen(facts->kv_reason, sizeof facts->kv_reason));
+            bt_text_add(out, ")");
+        }
+        bt_text_addf(out, "; the weights are exact, %s", BT_SIZE(facts->weight_bytes));
+        break;
+    }
+    bt_text_add(out, "\n");
+}
+
+static void add_ladder(bt_text *out, const bt_plan *plan) {
+    static const char *const names[BT_RUNG_COUNT] = {"minimum", "with overlap", "head resident", "all pinned"};
+    bool any = false;
+    for (uint32_t i = 0; i < BT_RUNG_COUNT; i++) {
+        const bt_rung *rung = &plan->ladder[i];
+        if (!rung->exists) continue;
+        if (!any) bt_text_addf(out, "\n%-20s %12s %10s %12s\n", "Ladder", "budget", "context", "tokens/s");
+        any = true;
+        const bt_known rate = rung->forecast.micro_tokens_per_s;
+        bt_text_addf(out, "  %-18s %12s %10u %12s\n", names[i], BT_SIZE(rung->budget_bytes), rung->n_ctx,
+                     rate.known ? BT_RATE(rate.value) : "unknown");
+    }
+}
+
+static void add_changes(bt_text *out, const bt_plan *plan) {
+    const bt_refusal *refusal = &plan->refusal;
+    if (plan->verdict != BT_REFUSED) return;
+    if (refusal->n_changes == 0) {
+        bt_text_add(out, "\nNo single change would fit.\n");
+        return;
+    }
+    bt_text_add(out, "\nWhat would fit (one of)\n");
+    for (uint32_t i = 0; i < refusal->n_changes && i < BT_CHANGE_MAX; i++) {
+        const bt_change *change = &refusal->changes[i];
+        bt_text_addf(out, "  %.*s %.*s", (int)sizeof change->flag, change->flag, (int)sizeof change->value,
+                     change->value);
+        bt_text_addf(out, "  needs %s\n", BT_SIZE(change->need_bytes));
+    }
+}
+
+/* The seed's order; what it has no row for stands in "other", so that the rows sum to the minimum. */
+static void add_impossible_rows(bt_text *out, const bt_plan *plan) {
+    static const bt_line other[] = {BT_LINE_VOCAB,   BT_LINE_METADATA, BT_LINE_PAGETABLES, BT_LINE_THREADS,
+                                    BT_LINE_EXPERTS, BT_LINE_DERIVED,  BT_LINE_STAGING};
+    static const bt_line norms[] = {BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS};
+    const uint64_t *bytes = plan->ledger.bytes;
+    add_requested(out, plan, "Requested");
+    bt_row(out, "Minimum required", "%s", BT_SIZE(plan->planned_bytes));
+    bt_row(out, "  base", "%s", BT_SIZE(bytes[BT_LINE_BASE]));
+    bt_row(out, "  scratch", "%s", BT_SIZE(bytes[BT_LINE_COMPUTE]));
+    bt_row(out, "  logits", "%s", BT_SIZE(bytes[BT_LINE_LOGITS]));
+    bt_row(out, "  KV", "%s (ctx %u)", BT_SIZE(bytes[BT_LINE_KV]), plan->n_ctx);
+    bt_row(out, "  resid+attn", "in scratch");
+    bt_row(out, "  norm+embd", "%s", BT_SIZE(sum_of(plan, norms, sizeof norms / sizeof *norms)));
+    bt_row(out, "  head", "%s (%s)", BT_SIZE(bytes[BT_LINE_HEAD]), plan->head_resident ? "resident" : "streamed");
+    bt_row(out, "  ring", "%s (%u buffer%s)", BT_SIZE(bytes[BT_LINE_RING]), plan->n_slots,
+           plan->n_slots == 1 ? "" : "s");
+    bt_row(out, "  pinned", "%s", BT_SIZE(bytes[BT_LINE_PINNED]));
+    bt_row(out, "  other", "%s", BT_SIZE(sum_of(plan, other, sizeof other / sizeof *other)));
+}
+
+void bt_report_plan_text(const bt_plan *plan, const bt_facts *facts, bt_text *out) {
+    if (plan->verdict == BT_REFUSED) {
+        bool ram = strcmp(plan->refusal.code, "ram_budget") == 0;
+        bt_text_add(out, ram ? "RAM budget impossible\n" : "Plan refused\n");
+        add_impossible_rows(out, plan);
+    } else {
+        bt_text_add(out, "Execution Plan\n");
+        add_seed_rows(out, plan);
+    }
+    bt_text_add(out, "\n");
+    add_our_rows(out, plan, facts);
+    add_ledger(out, plan);
+    add_verdict(out, plan, facts);
+    add_ladder(out, plan);
+    add_changes(out, plan);
+}

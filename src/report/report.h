@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * report.h: machine, facts and plan as text for people and as JSON for scripts (docs/interfaces.md), and back. */
+#pragma once
+
+#include "base/text.h"
+#include "burthen.h"
+#include "memory/account.h"
+
+/* Text: the seed's two layouts ("Execution Plan", "RAM budget impossible"), extended below them. */
+void bt_report_plan_text(const bt_plan *plan, const bt_facts *facts, bt_text *out);
+void bt_report_facts_text(const bt_facts *facts, bt_text *out);
+void bt_report_machine_text(const bt_machine *machine, bt_text *out);
+/* planned | reserved | committed | peak, one row per line that is not all zero, then the total and the residual. */
+void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rss_bytes, bt_text *out);
+
+/* Once, before any other call here: the JSON library's memory goes through base/heap.h from now on. engine_version:
+ * what llama.cpp says of itself, named in fingerprints and reports; NULL where none is linked. It must stay readable.
+ */
+void bt_report_init(const char *engine_version);
+
+/* JSON. The _json calls give a string that ends in a newline, to free with bt_heap_free(); BT_E_NOMEM when memory is
+ * out, BT_E_LIMIT over BT_JSON_OUT_MAX_BYTES. Numbers over INT64_MAX are written as null: unlimited. Bytes that are no
+ * UTF-8 are written as U+FFFD. facts must be those the plan was made of; machine may be NULL. */
+#define BT_JSON_OUT_MAX_BYTES (64u << 20)
+typedef struct bt_measured {
+    uint64_t peak_rss_bytes, residual_bytes;
+    bt_known cgroup_peak_bytes;
+    bt_line_use lines[BT_LINE_COUNT];
+    uint64_t pool_bytes, live_bytes, peak_live_bytes, weights_bytes;
+    uint32_t idle_slots, reserved_classes;
+    uint32_t prompt_tokens, generated_tokens;
+    double load_s, ttft_s, prefill_tokens_per_s, decode_tokens_per_s;
+    uint64_t passes;
+    uint64_t streamed_bytes;
+    double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
+    uint64_t major_faults, schedules_built, schedules_reused;
+} bt_measured;
+
+BT_MUST_CHECK bt_status bt_report_plan_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
+                                            char **ret_json, bt_error *err);
+BT_MUST_CHECK bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error *err);
+BT_MUST_CHECK bt_status bt_report_machine_json(const bt_machine *machine, char **ret_json, bt_error *err);
+BT_MUST_CHECK bt_status bt_report_stats_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
+                                             const bt_measured *measured, const char *text, size_t text_bytes,
+                                             const int32_t *tokens, uint32_t n_tokens, char **ret_json, bt_error *err);
+/* Strict readers: unknown members are ignored, wrong types and ranges are BT_E_FORMAT, code "json", naming the member.
+ * Texts over BT_JSON_IN_MAX_BYTES are BT_E_LIMIT. */
+#define BT_JSON_IN_MAX_BYTES (16u << 20) /* a plan of 65,536 units is 8 MiB */
+BT_MUST_CHECK bt_status bt_machine_from_json(const char *json, size_t n_bytes, bt_machine *ret_machine, bt_error *err);
+/* place[] is allocated from the arena, and NULL where the plan placed nothing. */
+struct bt_arena;
+BT_MUST_CHECK bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *arena, bt_plan *ret_plan,
+                                          bt_error *err);
+
+/* What a plan was made for: the model file, the machine, this build. */
+typedef struct bt_fingerprint {
+    uint64_t model_bytes; /* of all shards */
+    int64_t model_mtime_ns;
+    char header_sha256[65];
+    char machine[17]; /* hash of host total, cores and disk speed; empty when unknown */
+    char build[96];   /* "0.1.0" or "0.1.0 llama.cpp b1234" */
+} bt_fingerprint;
+void bt_fingerprint_make(const bt_facts *facts, const bt_machine *machine, bt_fingerprint *ret);
+/* Of a plan.json. */
+BT_MUST_CHECK bt_status bt_fingerprint_from_json(const char *json, size_t n_bytes, bt_fingerprint *ret, bt_error *err);
+/* BT_E_STALE, code "plan_stale", naming both, when a plan made for one is not a plan for the other. */
+BT_MUST_CHECK bt_status bt_fingerprint_check(const bt_fingerprint *of_plan, const bt_fingerprint *now, bt_error *err);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * stats_json.c: what a run did, beside what was planned: the file of --stats (docs/interfaces.md).
+ *
+ * The plan member is plan.json as it was. Text that is no UTF-8 (a token may end inside a character) has U+FFFD in the
+ * places. Members of stages that this version has not (drafts, experts) are 0, so that the shape stays. */
+#include "base/size.h"
+#include "plan/plan.h"
+#include "report/json.h"
+#include "report/report.h"
+
+#include <stdio.h>
+
+static void put_lines(bt_json_out *out, json_t *measured, const bt_measured *m) {
+    json_t *lines = bt_json_put_array(out, measured, "lines");
+    for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        const bt_line_use *use = &m->lines[i];
+        char name[32];
+        (void)snprintf(name, sizeof name, "host/%s", bt_line_name((bt_line)i));
+        json_t *line = bt_json_add_object(out, lines);
+        bt_json_put_text(out, line, "name", name);
+        bt_json_put_u64(out, line, "planned_bytes", use->planned_bytes);
+        bt_json_put_u64(out, line, "reserved_bytes", use->reserved_bytes);
+        bt_json_put_u64(out, line, "committed_bytes", use->committed_bytes);
+        bt_json_put_u64(out, line, "peak_bytes", use->peak_resident_bytes);
+    }
+}
+
+static void put_pool(bt_json_out *out, json_t *measured, const bt_plan *plan, const bt_measured *m) {
+    uint64_t committed = 0;
+    for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        committed = bt_sat_add_u64(committed, m->lines[i].committed_bytes);
+    }
+    bool limited = plan->budget_bytes != UINT64_MAX;
+    json_t *pool = bt_json_add_object(out, bt_json_put_array(out, measured, "pools"));
+    bt_json_put_text(out, pool, "name", "host");
+    bt_json_put_u64(out, pool, "pool_bytes", m->pool_bytes);
+    bt_json_put_u64(out, pool, "live_bytes", m->live_bytes);
+    bt_json_put_u64(out, pool, "peak_live_bytes", m->peak_live_bytes);
+    bt_json_put_u64(out, pool, "weights_bytes", m->weights_bytes);
+    bt_json_put_u64(out, pool, "budget_bytes", plan->budget_bytes);
+    bt_json_put_known(out, pool, "headroom_bytes", (bt_known){limited, bt_sat_sub_u64(plan->budget_bytes, committed)});
+    bt_json_put_u64(out, pool, "idle_slots", m->idle_slots);
+    bt_json_put_u64(out, pool, "reserved_classes", m->reserved_classes);
+}
+
+static void put_measured(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *m) {
+    json_t *o = bt_json_put_object(out, root, "measured");
+    bt_json_put_u64(out, o, "peak_rss_bytes", m->peak_rss_bytes);
+    bt_json_put_known(out, o, "cgroup_peak_bytes", m->cgroup_peak_bytes);
+    bt_json_put_u64(out, o, "residual_bytes", m->residual_bytes);
+    put_lines(out, o, m);
+    put_pool(out, o, plan, m);
+    bt_json_put_u64(out, o, "prompt_tokens", m->prompt_tokens);
+    bt_json_put_u64(out, o, "generated_tokens", m->generated_tokens);
+    bt_json_put_real(out, o, "load_s", m->load_s);
+    bt_json_put_real(out, o, "ttft_s", m->ttft_s);
+    bt_json_put_real(out, o, "prefill_tokens_per_s", m->prefill_tokens_per_s);
+    bt_json_put_real(out, o, "decode_tokens_per_s", m->decode_tokens_per_s);
+    bt_json_put_u64(out, o, "passes", m->passes);
+    bt_json_put_u64(out, o, "accepted_tokens", 0);
+    bt_json_put_u64(out, o, "drafted_tokens", 0);
+    bt_json_put_u64(out, o, "streamed_bytes", m->streamed_bytes);
+    bt_json_put_real(out, o, "read_bandwidth_bytes_per_s", m->read_bytes_per_s);
+    bt_json_put_real(out, o, "io_wait_s", m->io_wait_s);
+    bt_json_put_real(out, o, "compute_s", m->compute_s);
+    bt_json_put_real(out, o, "roofline_ratio", m->roofline_ratio);
+    json_t *experts = bt_json_put_object(out, o, "experts");
+    bt_json_put_u64(out, experts, "hits", 0);
+    bt_json_put_u64(out, experts, "misses", 0);
+    bt_json_put_u64(out, experts, "bytes", 0);
+    bt_json_put_u64(out, o, "major_faults", m->major_faults);
+    json_t *schedules = bt_json_put_object(out, o, "schedules");
+    bt_json_put_u64(out, schedules, "built", m->schedules_built);
+    bt_json_put_u64(out, schedules, "reused", m->schedules_reused);
+}
+
+bt_status bt_report_stats_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
+                               const bt_measured *measured, const char *text, size_t text_bytes, const int32_t *tokens,
+                               uint32_t n_tokens, char **ret_json, bt_error *err) {
+    bt_json_out out = {0};
+    json_t *root = json_object();
+    bt_json_put(&out, root, "plan", bt_plan_to_json(&out, plan, facts, machine));
+    bt_json_put_bytes(&out, root, "text", text, text_bytes);
+    json_t *ids = bt_json_put_array(&out, root, "tokens");
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        if (json_array_append_new(ids, json_integer(tokens[i])) != 0) out.failed = true;
+    }
+    put_measured(&out, root, plan, measured);
+    return bt_json_finish(&out, root, ret_json, err);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ * test_account.c: caps, the sum, refusals with their numbers, and what is measured. */
+#include "base/heap.h"
+#include "base/os.h"
+#include "memory/account.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static bt_account *open_account(uint64_t kv_cap, uint64_t budget) {
+    uint64_t caps[BT_LINE_COUNT];
+    for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
+        caps[i] = UINT64_MAX;
+    }
+    caps[BT_LINE_KV] = kv_cap;
+    bt_account *account = NULL;
+    assert_int_equal(bt_account_open(caps, budget, &account, NULL), BT_OK);
+    return account;
+}
+
+static bt_mapping *map(bt_account *account, bt_line line, uint64_t bytes) {
+    bt_mapping *mapping = NULL;
+    assert_int_equal(bt_account_map(account, line, bytes, &mapping, NULL), BT_OK);
+    return mapping;
+}
+
+static bt_line_use use_of(bt_account *account, bt_line line) {
+    bt_line_use use;
+    bt_account_use(account, line, &use);
+    return use;
+}
+
+static void test_reserving_is_recorded_not_charged(void **state) {
+    (void)state;
+    bt_account *account = open_account(0, 0);
+    bt_mapping *a = map(account, BT_LINE_KV, 100 * MIB + 1);
+    bt_mapping *b = map(account, BT_LINE_KV, 0);
+    assert_int_equal(a->bytes, 100 * MIB + 4096);
+    assert_int_equal(a->asked_bytes, 100 * MIB + 1);
+    assert_int_equal(b->bytes, 4096);
+    assert_int_equal((uintptr_t)a->base % 4096, 0);
+    bt_line_use use = use_of(account, BT_LINE_KV);
+    assert_int_equal(use.reserved_bytes, 100 * MIB + 8192);
+    assert_int_equal(use.committed_bytes, 0);
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    bt_account_unmap(account, b);
+    assert_int_equal(use_of(account, BT_LINE_KV).reserved_bytes, 100 * MIB + 4096);
+    bt_account_unmap(account, a);
+    bt_account_unmap(account, NULL);
+    assert_true(bt_account_close(account));
+}
+
+static void test_line_cap(void **state) {
+    (void)state;
+    bt_account *account = open_account(200 * MIB, UINT64_MAX);
+    bt_mapping *m = map(account, BT_LINE_KV, 400 * MIB);
+    assert_int_equal(bt_account_commit(account, m, 150 * MIB, NULL), BT_OK);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, m, 50 * MIB + 1, &err), BT_E_BUDGET);
+    assert_string_equal(err.code, "ram_budget");
+    assert_int_equal(err.need, 50 * MIB + 1);
+    assert_int_equal(err.have, 50 * MIB);
+    assert_int_equal(err.measure, BT_MEASURE_BYTES);
+    assert_string_equal(err.text,
+                        "host/kv needs 50.0 MiB, 50.0 MiB left of 200.0 MiB (planned for this line): short by "
+                        "0.000 MiB; 150.0 MiB are committed on it");
+    assert_int_equal(m->committed_bytes, 150 * MIB);
+    assert_int_equal(bt_account_commit(account, m, 50 * MIB, NULL), BT_OK); /* equality fits */
+    assert_int_equal(bt_account_commit(account, m, 1, NULL), BT_E_BUDGET);
+    bt_account_release(account, m, 200 * MIB);
+    assert_int_equal(m->committed_bytes, 0);
+    assert_int_equal(use_of(account, BT_LINE_KV).peak_committed_bytes, 200 * MIB);
+    bt_account_unmap(account, m);
+    assert_true(bt_account_close(account));
+}
+
+static void test_budget_of_the_sum(void **state) {
+    (void)state;
+    bt_account *account = open_account(UINT64_MAX, 512 * MIB);
+    bt_mapping *pins = map(account, BT_LINE_PINNED, 300 * MIB);
+    bt_mapping *compute = map(account, BT_LINE_COMPUTE, 200 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 192 * MIB);
+    assert_int_equal(bt_account_commit(account, pins, 300 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, compute, 129655374, NULL), BT_OK); /* 123.65 MiB */
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, kv, 192 * MIB, &err), BT_E_BUDGET);
+    assert_string_equal(err.code, "ram_budget");
+    assert_int_equal(err.have, 512 * MIB - 300 * MIB - 129655374);
+    assert_string_equal(err.text,
+                        "host/kv needs 192.0 MiB, 88.4 MiB left of 512.0 MiB (ram budget): short by 103.6 MiB; "
+                        "423.6 MiB are committed, 300.0 MiB of them weights");
+    assert_int_equal(bt_account_committed_bytes(account), 300 * MIB + 129655374);
+    assert_int_equal(bt_account_weights_bytes(account), 300 * MIB);
+    bt_account_unmap(account, pins); /* gives its charge back */
+    assert_int_equal(bt_account_committed_bytes(account), 129655374);
+    assert_int_equal(bt_account_commit(account, kv, 192 * MIB, NULL), BT_OK);
+    bt_account_unmap(account, kv);
+    bt_account_unmap(account, compute);
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    assert_true(bt_account_close(account));
+}
+
+static void test_commit_stays_in_its_mapping(void **state) {
+    (void)state;
+    bt_account *account = open_account(UINT64_MAX, UINT64_MAX);
+    bt_mapping *m = map(account, BT_LINE_KV, 8192);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, m, 8193, &err), BT_E_LIMIT);
+    assert_string_equal(err.code, "commit_bounds");
+    assert_int_equal(bt_account_commit(account, m, UINT64_MAX, NULL), BT_E_LIMIT);
+    assert_int_equal(bt_account_commit(account, m, 8192, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, m, 1, NULL), BT_E_LIMIT);
+    bt_account_release(account, m, UINT64_MAX); /* never below zero */
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    bt_account_unmap(account, m);
+    assert_true(bt_account_close(account));
+}
+
+static void test_relabel_moves_the_charge(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 12 * MIB);
+    bt_mapping *m = map(account, BT_LINE_COMPUTE, 12 * MIB);
+    assert_int_equal(bt_account_commit(account, m, 12 * MIB, NULL), BT_OK);
+    bt_error err = {0};
+    assert_int_equal(bt_account_relabel(account, m, BT_LINE_KV, &err), BT_E_BUDGET);
+    assert_int_equal(err.have, 10 * MIB);
+    assert_int_equal(m->line, BT_LINE_COMPUTE);
+    bt_account_release(account, m, 2 * MIB);
+    assert_int_equal(bt_account_relabel(account, m, BT_LINE_KV, NULL), BT_OK);
+    assert_int_equal(m->line, BT_LINE_KV);
+    assert_int_equal(use_of(account, BT_LINE_KV).committed_bytes, 10 * MIB);
+    assert_int_equal(use_of(account, BT_LINE_KV).reserved_bytes, 12 * MIB);
+    assert_int_equal(use_of(account, BT_LINE_COMPUTE).committed_bytes, 0);
+    assert_int_equal(use_of(account, BT_LINE_COMPUTE).reserved_bytes, 0);
+    /* An overdrawn sum does not keep a charge on the wrong line. */
+    bt_account_note(account, BT_LINE_BASE, 50 * MIB);
+    assert_int_equal(bt_account_relabel(account, m, BT_LINE_LOGITS, NULL), BT_OK);
+    assert_int_equal(bt_account_committed_bytes(account), 60 * MIB);
+    bt_account_unmap(account, m);
+    assert_true(bt_account_close(account));
+}
+
+static void test_notes_count_in_the_sum(void **state) {
+    (void)state;
+    bt_account *account = open_account(UINT64_MAX, 100 * MIB);
+    bt_account_note(account, BT_LINE_BASE, 40 * MIB);
+    bt_account_note(account, BT_LINE_BASE, 30 * MIB);
+    bt_line_use use = use_of(account, BT_LINE_BASE);
+    assert_int_equal(use.resident_bytes, 30 * MIB);
+    assert_int_equal(use.peak_resident_bytes, 40 * MIB);
+    assert_int_equal(use.committed_bytes, 30 * MIB);
+    assert_int_equal(use.peak_committed_bytes, 40 * MIB);
+    bt_mapping *m = map(account, BT_LINE_KV, 100 * MIB);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, m, 70 * MIB + 1, &err), BT_E_BUDGET);
+    assert_int_equal(err.have, 70 * MIB);
+    assert_int_equal(bt_account_commit(account, m, 70 * MIB, NULL), BT_OK);
+    bt_account_note(account, BT_LINE_VOCAB, UINT64_MAX); /* nonsense refuses, and does not wrap */
+    assert_int_equal(bt_account_committed_bytes(account), UINT64_MAX);
+    bt_account_release(account, m, 70 * MIB);
+    assert_int_equal(bt_account_commit(account, m, 1, NULL), BT_E_BUDGET);
+    bt_account_note(account, BT_LINE_VOCAB, 0);
+    assert_int_equal(bt_account_commit(account, m, 70 * MIB, NULL), BT_OK);
+    bt_account_unmap(account, m);
+    assert_true(bt_account_close(account));
+}
+
+static void test_measured_pages(void **state) {
+    (void)state;
+    bt_account *account = open_account(UINT64_MAX, UINT64_MAX);
+    bt_mapping *m = map(account, BT_LINE_KV, 4 * MIB);
+    assert_int_equal(bt_os_no_huge_pages(m->base, m->bytes), 0);
+    assert_int_equal(bt_account_commit(account, m, 4 * MIB, NULL), BT_OK);
+    bt_account_measure(account);
+    assert_int_equal(use_of(account, BT_LINE_KV).resident_bytes, 0); /* committed is not touched */
+    memset(m->base, 1, 5 * 4096);
+    bt_account_measure(account);
+    assert_int_equal(use_of(account, BT_LINE_KV).resident_bytes, 5 * 4096);
+    assert_int_equal(bt_os_drop(m->base, m->bytes), 0);
+    bt_account_measure(account);
+    assert_int_equal(use_of(account, BT_LINE_KV).resident_bytes, 0);
+    assert_int_equal(use_of(account, BT_LINE_KV).peak_resident_bytes, 5 * 4096);
+    bt_account_unmap(account, m);
+    assert_true(bt_account_close(account));
+}
+
+static void test_close_tells_a_leak(void **state) {
+    (void)state;
+    uint64_t before = bt_heap_live_blocks();
+    bt_account *account = open_account(UINT64_MAX, UINT64_MAX);
+    bt_mapping *a = map(account, BT_LINE_KV, 4096);
+    (void)map(account, BT_LINE_RING, 4096);
+    bt_account_unmap(account, a);
+    assert_false(bt_account_close(account));
+    assert_int_equal(bt_heap_live_blocks(), before);
+    assert_true(bt_account_close(NULL));
+}
+
+static void test_impossible_sizes(void **state) {
+    (void)state;
+    bt_account *account = open_account(UINT64_MAX, UINT64_MAX);
+    bt_mapping *m = NULL;
+    bt_error err = {0};
+    assert_int_equal(bt_account_map(account, BT_LINE_KV, UINT64_MAX, &m, &err), BT_E_ARG);
+    assert_string_equal(err.code, "mapping_size");
+    assert_int_equal(bt_account_map(account, BT_LINE_KV, UINT64_MAX - 8191, &m, &err), BT_E_NOMEM);
+    assert_string_equal(err.code, "reserve_failed");
+    assert_int_equal(bt_account_map(account, BT_LINE_COUNT, 1, &m, NULL), BT_E_ARG);
+    assert_null(m);
+    assert_true(bt_account_close(account));
+}
+
+/* ---- threads ---- */
+
+typedef struct worker {
+    bt_account *account;
+    uint32_t n_refused;
+} worker;
+
+static void *churn(void *user) {
+    worker *w = user;
+    for (uint32_t i = 0; i < 2000; i++) {
+        bt_mapping *m = NULL;
+        if (bt_account_map(w->account, BT_LINE_KV, 3 * 4096, &m, NULL) != BT_OK) return NULL;
+        if (bt_account_commit(w->account, m, 3 * 4096, NULL) != BT_OK) w->n_refused++;
+        bt_account_unmap(w->account, m);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    bt_account *account = open_account(2 * 3 * 4096, UINT64_MAX); /* room for two of four at a time */
+    worker workers[4];
+    pthread_t threads[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        workers[i] = (worker){.account = account};
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    assert_true(use_of(account, BT_LINE_KV).peak_committed_bytes <= 2 * 3 * 4096);
+    assert_true(bt_account_close(account));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserving_is_recorded_not_charged),
+        cmocka_unit_test(test_line_cap),
+        cmocka_unit_test(test_budget_of_the_sum),
+        cmocka_unit_test(test_commit_stays_in_its_mapping),
+        cmocka_unit_test(test_relabel_moves_the_charge),
+        cmocka_unit_test(test_notes_count_in_the_sum),
+        cmocka_unit_test(test_measured_pages),
+        cmocka_unit_test(test_close_tells_a_leak),
+        cmocka_unit_test(test_impossible_sizes),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests_name("account", tests, NULL, NULL);
+}

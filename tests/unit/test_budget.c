@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * test_budget.c: which figure of the machine decides the budget, and what is said of it (docs/design.md P1, C1, C5). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/* One for all tests, set anew by each: some 16 KiB, too large for a stack frame. */
+static bt_machine m;
+
+static void machine_set(uint64_t free_bytes) {
+    memset(&m, 0, sizeof m);
+    m.n_pools = 1;
+    m.pools[0] = (bt_pool){.name = "host",
+                           .kind = BT_POOL_HOST,
+                           .state = BT_READING_REPORTED,
+                           .free_bytes = free_bytes,
+                           .total_bytes = 64 * GIB};
+}
+static void machine_set_unreadable(void) {
+    machine_set(0);
+    m.pools[0].state = BT_READING_FAILED;
+}
+static void level_add(const char *path, uint64_t limit, uint64_t usage, uint64_t reclaimable) {
+    bt_cgroup_level *level = &m.cgroup[m.n_cgroup_levels++];
+    *level = (bt_cgroup_level){.limit = {true, limit}, .usage_bytes = usage, .reclaimable_bytes = reclaimable};
+    strcpy(level->path, path);
+}
+static const bt_wishes automatic = {.budget_kind = BT_BUDGET_AUTO};
+static bt_wishes asked(uint64_t bytes) {
+    return (bt_wishes){.budget_kind = BT_BUDGET_BYTES, .budget_bytes = bytes};
+}
+
+static void auto_leaves_512_mib(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, 8 * GIB - 512 * MIB);
+    assert_int_equal(b.state, BT_READING_REPORTED);
+    assert_string_equal(b.source, "auto: available memory less 512.0 MiB");
+}
+static void auto_leaves_a_twentieth(void **state) {
+    (void)state;
+    machine_set(40 * GIB);
+    assert_int_equal(bt_budget_resolve(&m, &automatic).bytes, 38 * GIB);
+    machine_set(10 * GIB); /* where both reserves are 512 MiB */
+    assert_int_equal(bt_budget_resolve(&m, &automatic).bytes, 10 * GIB - 512 * MIB);
+    machine_set(10 * GIB + 20);
+    assert_int_equal(bt_budget_resolve(&m, &automatic).bytes, 10 * GIB + 20 - 512 * MIB - 1);
+}
+static void auto_saturates(void **state) {
+    (void)state;
+    machine_set(100 * MIB);
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, 0);
+    assert_int_equal(b.state, BT_READING_REPORTED);
+}
+static void auto_takes_the_tightest_level(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    level_add("/a/b", 6 * GIB, 1 * GIB, 0);
+    level_add("/a", 5 * GIB, 4 * GIB, 3 * GIB); /* leaves 4 GiB: cache does not count */
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, 4 * GIB - 512 * MIB);
+    assert_string_equal(b.source, "auto: cgroup /a less 512.0 MiB");
+}
+static void auto_unknown_is_unlimited(void **state) {
+    (void)state;
+    machine_set_unreadable();
+    strcpy(m.pools[0].reason, "no MemAvailable");
+    m.pools[0].free_bytes = 5; /* not a reading */
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, UINT64_MAX);
+    assert_int_equal(b.state, BT_READING_UNLIMITED);
+    assert_string_equal(b.source, "auto: available memory is unknown: no MemAvailable");
+    m.n_pools = 0;
+    assert_int_equal(bt_budget_resolve(&m, &automatic).state, BT_READING_UNLIMITED);
+}
+static void auto_unknown_under_a_limit(void **state) {
+    (void)state;
+    machine_set_unreadable();
+    level_add("/box", 2 * GIB, 0, 0);
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, 2 * GIB - 512 * MIB);
+    assert_int_equal(b.state, BT_READING_REPORTED);
+}
+static void asked_is_kept(void **state) {
+    (void)state;
+    machine_set(1 * GIB);
+    bt_wishes w = asked(3 * GIB);
+    bt_budget b = bt_budget_resolve(&m, &w); /* free memory does not cut a promise down */
+    assert_int_equal(b.bytes, 3 * GIB);
+    assert_string_equal(b.source, "asked");
+    m.pools[0].state = BT_READING_FAILED;
+    b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, 3 * GIB);
+    assert_int_equal(b.state, BT_READING_REPORTED);
+}
+static void asked_is_cut_by_limits(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    level_add("/box", 2 * GIB, 600 * MIB, 100 * MIB);
+    bt_wishes w = asked(3 * GIB);
+    bt_budget b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, 2 * GIB - 500 * MIB);
+    assert_string_equal(b.source, "cgroup /box (asked 3.00 GiB)");
+    w = asked(2 * GIB - 500 * MIB);
+    assert_string_equal(bt_budget_resolve(&m, &w).source, "asked");
+    m.pools[0].limit = (bt_known){true, 1 * GIB};
+    strcpy(m.pools[0].limit_source, "RLIMIT_AS");
+    b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, 1 * GIB);
+    assert_string_equal(b.source, "limit RLIMIT_AS (asked 1.51 GiB)");
+}
+static void a_full_level_leaves_nothing(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    level_add("/box", 1 * GIB, 2 * GIB, 0);
+    bt_wishes w = asked(1 * GIB);
+    assert_int_equal(bt_budget_resolve(&m, &w).bytes, 0);
+}
+static void off_is_unlimited(void **state) {
+    (void)state;
+    machine_set(1 * GIB);
+    level_add("/box", 1 * GIB, 0, 0);
+    bt_wishes w = {.budget_kind = BT_BUDGET_OFF};
+    bt_budget b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, UINT64_MAX);
+    assert_int_equal(b.state, BT_READING_UNLIMITED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_leaves_512_mib),
+        cmocka_unit_test(auto_leaves_a_twentieth),
+        cmocka_unit_test(auto_saturates),
+        cmocka_unit_test(auto_takes_the_tightest_level),
+        cmocka_unit_test(auto_unknown_is_unlimited),
+        cmocka_unit_test(auto_unknown_under_a_limit),
+        cmocka_unit_test(asked_is_kept),
+        cmocka_unit_test(asked_is_cut_by_limits),
+        cmocka_unit_test(a_full_level_leaves_nothing),
+        cmocka_unit_test(off_is_unlimited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ * test_os.c: the system calls behind os.h, against the system itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/fault.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES 10000
+#define MIB        (UINT64_C(1) << 20)
+
+static const char *const path = BT_TEST_OUT "/test_os.bin";
+
+static int make_file(void **state) {
+    (void)state;
+    (void)mkdir(BT_TEST_OUT, 0700);
+    FILE *f = fopen(path, "wb");
+    if (!f) return -1;
+    for (int i = 0; i < FILE_BYTES; i++) {
+        (void)fputc(i % 251, f);
+    }
+    return fclose(f);
+}
+
+static int remove_file(void **state) {
+    (void)state;
+    return unlink(path);
+}
+
+static void test_files(void **state) {
+    (void)state;
+    assert_int_equal(bt_os_open(BT_TEST_OUT "/no such file", false), -ENOENT);
+    int fd = bt_os_open(path, false);
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+    unsigned char data[FILE_BYTES + 10];
+    assert_int_equal(bt_os_pread(fd, data, 100, 5000), 100);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(data[i], (5000 + i) % 251);
+    }
+    assert_int_equal(bt_os_pread(fd, data, sizeof data, 0), FILE_BYTES);
+    assert_int_equal(bt_os_pread(fd, data, 100, FILE_BYTES - 30), 30);
+    assert_int_equal(bt_os_pread(fd, data, 100, FILE_BYTES), 0);
+    assert_int_equal(bt_os_pread(fd, data, 100, FILE_BYTES + 5000), 0);
+    assert_int_equal(bt_os_pread(fd, data, 0, 0), 0);
+    assert_int_equal(bt_os_pread(fd, data, 100, UINT64_MAX - 50), -EINVAL);
+    assert_int_equal(bt_os_pread(fd, data, 100, (uint64_t)INT64_MAX - 50), -EINVAL);
+    assert_int_equal(bt_os_drop_file_cache(fd, 0, FILE_BYTES), 0);
+    assert_int_equal(bt_os_drop_file_cache(fd, UINT64_MAX, 1), -EINVAL);
+    assert_int_equal(bt_os_close(fd), 0);
+    assert_int_equal(bt_os_close(fd), -EBADF);
+    assert_int_equal(bt_os_pread(fd, data, 100, 0), -EBADF);
+    assert_int_equal(bt_os_drop_file_cache(fd, 0, 1), -EBADF);
+}
+
+static void test_direct(void **state) {
+    (void)state;
+    int fd = bt_os_open(path, true);
+    if (fd == -EINVAL) skip(); /* a file system without direct reads */
+    assert_true(fd >= 0);
+    uint64_t bytes = 4 * bt_os_page_bytes();
+    unsigned char *buffer = bt_os_reserve(bytes);
+    assert_non_null(buffer);
+    assert_int_equal(bt_os_pread(fd, buffer, bytes, 0), FILE_BYTES); /* short at the file's end, and no error */
+    assert_int_equal(buffer[FILE_BYTES - 1], (FILE_BYTES - 1) % 251);
+    assert_int_equal(bt_os_unreserve(buffer, bytes), 0);
+    assert_int_equal(bt_os_close(fd), 0);
+}
+
+static void test_mapping(void **state) {
+    (void)state;
+    uint64_t page = bt_os_page_bytes();
+    uint64_t bytes = 40 * MIB; /* more than one stretch of the residency question */
+    unsigned char *base = bt_os_reserve(bytes);
+    assert_non_null(base);
+    assert_int_equal((uintptr_t)base % page, 0);
+    assert_int_equal(bt_os_no_huge_pages(base, bytes), 0);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), 0);
+    base[20 * MIB] = 1;
+    assert_int_equal(bt_os_resident_bytes(base, bytes), page);
+
+    assert_int_equal(bt_os_populate(base, 24 * MIB), 0);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), 24 * MIB);
+    assert_int_equal(base[20 * MIB], 1); /* what was there stays */
+    assert_int_equal(base[0], 0);
+    /* a range that touches two pages fills and counts both */
+    assert_int_equal(bt_os_populate(base + 30 * MIB - 1, 2), 0);
+    assert_int_equal(bt_os_resident_bytes(base + 30 * MIB - 1, 2), 2 * page);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), 24 * MIB + 2 * page);
+    assert_int_equal(bt_os_populate(base + 35 * MIB, 0), 0);
+    assert_int_equal(bt_os_resident_bytes(base + 35 * MIB, 0), 0);
+
+    /* only whole pages are given back, and they read as zero again */
+    memset(base, 0x55, 4 * page);
+    assert_int_equal(bt_os_drop(base + 1, 3 * page), 0);
+    assert_int_equal(base[0], 0x55);
+    assert_int_equal(base[3 * page], 0x55);
+    assert_int_equal(bt_os_resident_bytes(base, 4 * page), 2 * page);
+    assert_int_equal(base[page], 0);
+    assert_int_equal(bt_os_drop(base + 5, 100), 0);
+    assert_int_equal(base[0], 0x55);
+    assert_int_equal(bt_os_drop(base, bytes), 0);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), 0);
+    assert_int_equal(base[20 * MIB], 0);
+    assert_int_equal(bt_os_huge_pages(base, bytes), 0);
+    assert_int_equal(bt_os_unreserve(base, bytes), 0);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), -ENOMEM);
+    assert_int_equal(bt_os_populate(base, bytes), -ENOMEM);
+    assert_int_equal(bt_os_unreserve(base + 1, bytes), -EINVAL);
+}
+
+static void test_reserve_is_refused(void **state) {
+    (void)state;
+    errno = 0;
+    assert_null(bt_os_reserve(UINT64_C(1) << 62));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    assert_null(bt_os_reserve(0));
+    assert_int_equal(errno, EINVAL);
+    /* addresses are not memory: far more than any machine of these days has */
+    void *base = bt_os_reserve(UINT64_C(1) << 44);
+    if (!base) skip(); /* RLIMIT_AS, or a small address space */
+    assert_int_equal(bt_os_unreserve(base, UINT64_C(1) << 44), 0);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    bt_os_memory before;
+    bt_os_memory after;
+    memset(&before, 0xAB, sizeof before);
+    bt_os_memory_read(&before);
+    assert_true(before.rss_bytes.known && before.peak_rss_bytes.known);
+    assert_true(before.anon_bytes.known && before.file_bytes.known && before.major_faults.known);
+    assert_true(before.rss_bytes.value > 100000);
+    uint64_t bytes = 64 * MIB;
+    void *base = bt_os_reserve(bytes);
+    assert_non_null(base);
+    assert_int_equal(bt_os_populate(base, bytes), 0);
+    bt_os_memory_read(&after);
+    uint64_t grown = after.anon_bytes.value - before.anon_bytes.value;
+    uint64_t slack = 2 * MIB; /* the kernel keeps these counters per core and adds them up late */
+    assert_in_range(grown, bytes - slack, bytes + slack);
+    assert_true(after.peak_rss_bytes.value + slack >= after.rss_bytes.value);
+    assert_int_equal(bt_os_drop(base, bytes), 0);
+    bt_os_memory_read(&after);
+    assert_true(after.anon_bytes.value < before.anon_bytes.value + slack);
+    assert_true(after.peak_rss_bytes.value >= before.rss_bytes.value + bytes - slack);
+    assert_int_equal(bt_os_unreserve(base, bytes), 0);
+}
+
+/* Bytes of file-backed, unwritable, readable mappings of this program and its libraries that are not in memory. */
+static uint64_t absent_text_bytes(uint64_t *ret_total_bytes) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    if (!maps) {
+        fail_msg("cannot open the list of mappings");
+        return 0;
+    }
+    char line[4400];
+    uint64_t absent = 0;
+    *ret_total_bytes = 0;
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long long start = 0;
+        unsigned long long end = 0;
+        char mode[5] = "";
+        if (sscanf(line, "%llx-%llx %4s", &start, &end, mode) != 3) continue; // NOLINT(cert-err34-c)
+        if (mode[0] != 'r' || mode[1] == 'w' || !strchr(line, '/')) continue;
+        if (!strstr(line, ".so") && !strstr(line, "test_")) continue;
+        int64_t resident = bt_os_resident_bytes((const void *)(uintptr_t)start, end - start);
+        assert_true(resident >= 0);
+        *ret_total_bytes += end - start;
+        absent += end - start - (uint64_t)resident;
+    }
+    (void)fclose(maps);
+    return absent;
+}
+
+static void test_freeze_text(void **state) {
+    (void)state;
+    assert_int_equal(bt_os_freeze_text(), 0);
+    bt_os_memory first;
+    bt_os_memory second;
+    bt_os_memory_read(&first);
+    uint64_t total = 0;
+    uint64_t absent = absent_text_bytes(&total);
+    assert_true(total > MIB); /* libc alone is more */
+    assert_int_equal(absent, 0);
+    assert_true(first.file_bytes.value + 2 * MIB >= total); /* and mapped, not only cached */
+    assert_int_equal(bt_os_freeze_text(), 0);
+    bt_os_memory_read(&second);
+    assert_true(second.file_bytes.value <= first.file_bytes.value + MIB);
+}
+
+static void test_cores(void **state) {
+    (void)state;
+    uint32_t n = bt_os_n_cores();
+    assert_true(n >= 1);
+    cpu_set_t before;
+    if (sched_getaffinity(0, sizeof before, &before) != 0) skip(); /* more cores than cpu_set_t counts */
+    assert_int_equal(n, CPU_COUNT(&before));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
+        if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(bt_os_n_cores(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+static void test_clock(void **state) {
+    (void)state;
+    uint64_t last = bt_os_now_ns();
+    uint64_t first = last;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t now = bt_os_now_ns();
+        assert_true(now >= last);
+        last = now;
+    }
+    (void)usleep(2000);
+    assert_true(bt_os_now_ns() - first >= 2000000);
+}
+
+static void test_faults(void **state) {
+    (void)state;
+#ifdef BT_FAULT
+    unsigned char byte = 0;
+    bt_fault_arm(0, true);
+    assert_int_equal(bt_os_open(path, false), -EIO);
+    assert_int_equal(bt_os_pread(0, &byte, 1, 0), -EIO);
+    errno = 0;
+    assert_null(bt_os_reserve(4096));
+    assert_int_equal(errno, ENOMEM);
+    assert_int_equal(bt_os_populate(&byte, 1), -ENOMEM);
+    assert_int_equal(bt_fault_count(), 4);
+    assert_true(bt_os_n_cores() >= 1); /* without heap it still has an answer */
+    bt_os_memory memory;
+    bt_os_memory_read(&memory); /* never fails on request: it measures what others do */
+    assert_true(memory.rss_bytes.known);
+    assert_true(bt_fault_disarm());
+#else
+    skip();
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),   cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_mapping), cmocka_unit_test(test_reserve_is_refused),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_freeze_text),
+        cmocka_unit_test(test_cores),   cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}

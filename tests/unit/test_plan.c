@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT
+ * test_plan.c: verdicts, wishes honoured or refused, micro-batch, tables, ladder and refusals, on one small model whose
+ * numbers can be added up by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+#define BLOCK  10000u
+#define HEAD   3000u
+#define TABLE  50000u
+#define ROWS   400u
+#define BASE   100000u
+#define CELL   10u /* KV bytes a token */
+#define UBATCH 2u  /* compute bytes for each token of the micro-batch */
+
+static bt_costs costs[3];
+static bt_plan_unit units[12];
+static bt_problem problem;
+static bt_arena *arena;
+static bt_plan plan;
+
+/* Eight blocks, two head panels, a table. At context c and micro-batch u, everything but units costs
+ * BASE + CELL c + UBATCH u + ROWS. */
+static uint64_t fixed(uint64_t ctx, uint64_t ubatch) {
+    return BASE + CELL * ctx + UBATCH * ubatch + ROWS;
+}
+
+static int set_up(void **state) {
+    (void)state;
+    arena = bt_arena_open(8 << 20, 64 << 10);
+    memset(&plan, 0, sizeof plan);
+    memset(units, 0, sizeof units);
+    memset(costs, 0, sizeof costs);
+    for (uint32_t i = 0; i < 3; i++) {
+        costs[i] = (bt_costs){.n_ubatch = 512u >> i, .ctx_align = 256, .ctx_step = 256, .ctx_min = 256};
+        costs[i].line[BT_LINE_BASE].fixed_bytes = BASE;
+        costs[i].line[BT_LINE_KV].per_ctx_bytes = CELL;
+        costs[i].line[BT_LINE_COMPUTE].fixed_bytes = UBATCH * costs[i].n_ubatch;
+    }
+    for (uint32_t u = 0; u < 8; u++)
+        units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
+    units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, BT_KIND_HEAD};
+    units[10] = (bt_plan_unit){TABLE, TABLE, TABLE, ROWS, 0, BT_KIND_TABLE};
+    problem = (bt_problem){.costs = costs,
+                           .n_costs = 3,
+                           .units = units,
+                           .n_units = 11,
+                           .wishes = {.budget_kind = BT_BUDGET_BYTES, .type_k = 1, .type_v = 1},
+                           .n_ctx_train = 2048,
+                           .n_ctx_default_cap = 4096,
+                           .budget_state = BT_READING_REPORTED,
+                           .budget_source = "asked",
+                           .disk_bytes_per_s = {true, 100000},
+                           .memory_bytes_per_s = {true, 8600000},
+                           .kv_known = true};
+    return arena ? 0 : 1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    bt_arena_close(arena);
+    return 0;
+}
+
+static void plan_with(uint64_t budget) {
+    bt_error err = {0};
+    problem.budget_bytes = problem.wishes.budget_bytes = budget;
+    if (bt_plan_make(&problem, arena, &plan, &err) != BT_OK) fail_msg("%s: %s", err.code, err.text);
+    assert_int_equal(bt_ledger_sum(&plan.ledger), plan.planned_bytes);
+}
+
+/* ---- verdicts ---- */
+
+static const uint64_t all_blocks = 8 * BLOCK + 2 * HEAD;
+
+static void fits(void **state) {
+    (void)state;
+    plan_with(fixed(2048, 512) + all_blocks);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.n_ctx, 2048);
+    assert_int_equal(plan.n_ctx_requested, 0);
+    assert_string_equal(plan.ctx_reason, "");
+    assert_int_equal(plan.n_slots, 0);
+    assert_int_equal(plan.slot_bytes, 0);
+    assert_int_equal(plan.n_pinned, 10);
+    assert_int_equal(plan.n_streamed, 0);
+    assert_int_equal(plan.place[10], BT_PLACE_ROWS);
+    assert_int_equal(plan.planned_bytes, fixed(2048, 512) + all_blocks);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_PINNED], 8 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_HEAD], 2 * HEAD);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], ROWS);
+    assert_int_equal(plan.ledger.source[BT_LINE_PINNED], BT_SOURCE_TENSOR);
+    assert_int_equal(plan.ceiling_bytes, all_blocks + ROWS);
+    assert_true(plan.exact);
+    assert_true(plan.head_resident);
+    assert_int_equal(plan.n_batch, 2048);
+    assert_int_equal(plan.n_ubatch, 512);
+    assert_int_equal(plan.n_parallel, 1);
+    assert_int_equal(plan.forecast.micro_tokens_per_s.value, 100000000);
+    assert_int_equal(plan.forecast.bound, BT_BOUND_MEMORY);
+    assert_string_equal(plan.refusal.code, "");
+    assert_string_equal(plan.budget_source, "asked");
+}
+
+static void streams(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 2048;
+    plan_with(fixed(2048, 512) + 2 * HEAD + 5 * BLOCK + 7);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_int_equal(plan.n_slots, 2);
+    assert_int_equal(plan.slot_bytes, BLOCK);
+    assert_int_equal(plan.n_pinned, 5);
+    assert_int_equal(plan.n_streamed, 5);
+    assert_int_equal(plan.read_bytes_per_pass, 5 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_RING], 2 * BLOCK);
+    assert_int_equal(plan.planned_bytes, fixed(2048, 512) + 2 * HEAD + 5 * BLOCK);
+    assert_int_equal(plan.forecast.micro_tokens_per_s.value, 2000000);
+    assert_int_equal(plan.forecast.bound, BT_BOUND_DISK);
+    /* three of eight pinned, spread: never two beside each other */
+    for (uint32_t u = 0; u + 1 < 8; u++)
+        assert_false(plan.place[u] == BT_PLACE_PINNED && plan.place[u + 1] == BT_PLACE_PINNED);
+}
+
+static void refused_then_forced(void **state) {
+    (void)state;
+    uint64_t least = fixed(256, 128) + BLOCK;
+    plan_with(least - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_false(plan.forced);
+    assert_string_equal(plan.refusal.code, "ram_budget");
+    assert_string_equal(plan.refusal.message, "context 256 needs at least 110.3 KiB, the memory budget is 110.3 KiB");
+    assert_int_equal(plan.refusal.need_bytes, least);
+    assert_int_equal(plan.refusal.have_bytes, least - 1);
+    assert_int_equal(plan.planned_bytes, least);
+    assert_int_equal(plan.n_ctx, 256);
+    assert_int_equal(plan.n_ubatch, 128);
+    assert_int_equal(plan.n_slots, 1);
+    assert_int_equal(plan.n_pinned, 0);
+    assert_false(plan.head_resident);
+    assert_string_equal(plan.ctx_reason, "the lowest tried (2048 by default)");
+    assert_int_equal(plan.refusal.n_changes, 1);
+    assert_string_equal(plan.refusal.changes[0].flag, "--ram-budget");
+    assert_string_equal(plan.refusal.changes[0].value, "1M");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, least);
+    bt_ledger ledger = plan.ledger;
+    problem.wishes.force = true;
+    plan_with(least - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_true(plan.forced);
+    assert_memory_equal(&ledger, &plan.ledger, sizeof ledger);
+    plan_with(least); /* force changes nothing where nothing is refused */
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_false(plan.forced);
+}
+
+static void forced_keeps_explicit_wishes(void **state) {
+    (void)state;
+    problem.wishes.force = true;
+    problem.wishes.n_ctx = 1024;
+    problem.wishes.n_ubatch = 256;
+    problem.wishes.stream_head = BT_OFF;
+    plan_with(1);
+    assert_true(plan.forced);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.n_ubatch, 256);
+    assert_true(plan.head_resident);
+    assert_int_equal(plan.planned_bytes, fixed(1024, 256) + 2 * HEAD + BLOCK);
+}
+
+static void unlimited(void **state) {
+    (void)state;
+    problem.budget_state = BT_READING_UNLIMITED;
+    plan_with(5); /* a figure that is not known is not looked at */
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.budget_state, BT_READING_UNLIMITED);
+    assert_int_equal(plan.budget_bytes, UINT64_MAX);
+    assert_int_equal(plan.place[10], BT_PLACE_PINNED);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], TABLE);
+    problem.budget_state = BT_READING_REPORTED;
+    problem.wishes.budget_kind = BT_BUDGET_OFF;
+    plan_with(5);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.budget_state, BT_READING_UNLIMITED);
+    problem.wishes.stream_head = BT_ON;
+    plan_with(5);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_int_equal(plan.n_streamed, 2);
+    assert_int_equal(plan.slot_bytes, HEAD);
+}
+
+static void unknown_architecture(void **state) {
+    (void)state;
+    problem.kv_known = false;
+    problem.kv_reason = "no formula";
+    plan_with(fixed(0, 512) + all_blocks);
+    assert_int_equal(plan.verdict, BT_VERDICT_UNKNOWN);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_KV], 0);
+    assert_string_equal(plan.refusal.code, "arch_unknown");
+    assert_string_equal(plan.refusal.message,
+                        "the KV cache of this model cannot be priced and is not counted: no formula");
+    assert_false(plan.ladder[BT_RUNG_MINIMUM].exists);
+    assert_int_equal(plan.n_pinned, 10);
+    assert_int_equal(costs[0].line[BT_LINE_KV].per_ctx_bytes, CELL); /* the caller's prices are untouched */
+    plan_with(BASE);                                                 /* weights alone do not fit: that is known */
+    assert_int_equal(plan.verdict, BT_REFUSED);
+}
+
+/* ---- context ---- */
+
+static void explicit_ctx_is_honoured_or_refused(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 1000;
+    plan_with(fixed(1024, 128) + BLOCK);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_int_equal(plan.n_ctx_requested, 1000);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_string_equal(plan.ctx_reason, "rounded up to a multiple of 256");
+    plan_with(fixed(1024, 128) + BLOCK - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_string_equal(plan.refusal.code, "ctx");
+    assert_string_equal(plan.refusal.message, "context 1024 needs at least 117.8 KiB (110.3 KiB at context 256), the "
+                                              "memory budget is 117.8 KiB");
+    assert_int_equal(plan.refusal.n_changes, 2);
+    assert_string_equal(plan.refusal.changes[0].flag, "-c");
+    assert_string_equal(plan.refusal.changes[0].value, "768");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(768, 128) + BLOCK);
+    assert_string_equal(plan.refusal.changes[1].flag, "--ram-budget");
+    problem.wishes.n_ctx = 768; /* the change, made */
+    plan_with(fixed(1024, 128) + BLOCK - 1);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+}
+
+static void explicit_ctx_may_shrink(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 1000;
+    problem.wishes.allow_ctx_reduction = true;
+    plan_with(fixed(512, 512) + BLOCK + 300);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_int_equal(plan.n_ctx, 512);
+    assert_int_equal(plan.n_ctx_requested, 1000);
+    assert_string_equal(plan.ctx_reason, "the budget holds no more (1000 asked for)");
+    assert_true(plan.exact); /* context goes down before the micro-batch does */
+}
+
+static void default_ctx(void **state) {
+    (void)state;
+    plan_with(fixed(1536, 512) + BLOCK);
+    assert_int_equal(plan.n_ctx, 1536);
+    assert_string_equal(plan.ctx_reason, "the budget holds no more (2048 by default)");
+    problem.n_ctx_default_cap = 512;
+    plan_with(UINT32_MAX);
+    assert_int_equal(plan.n_ctx, 512);
+    problem.n_ctx_default_cap = 4096;
+    problem.n_ctx_train = 100000;
+    plan_with(UINT32_MAX);
+    assert_int_equal(plan.n_ctx, 4096);
+    problem.n_ctx_train = 0;
+    plan_with(UINT32_MAX);
+    assert_int_equal(plan.n_ctx, 2048);
+    problem.n_ctx_train = 100; /* below the lowest: tried all the same */
+    plan_with(UINT32_MAX);
+    assert_int_equal(plan.n_ctx, 256);
+}
+
+static void wishes_that_contradict(void **state) {
+    (void)state;
+    bt_error err = {0};
+    problem.budget_bytes = UINT32_MAX;
+    problem.wishes.n_ctx = 2049;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+    assert_string_equal(err.code, "ctx_trained");
+    assert_int_equal(err.need, 2049);
+    assert_int_equal(err.have, 2048);
+    problem.n_ctx_train = 2000; /* libllama rounds this up to 2048 */
+    problem.wishes.n_ctx = 2048;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);
+    problem.wishes.type_v = 8;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);
+    problem.wishes.flash_attn = BT_OFF;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+    assert_string_equal(err.code, "flash_attn");
+    problem.wishes.type_v = 1;
+    problem.wishes.n_ubatch = 300;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+    assert_string_equal(err.code, "plan_costs");
+    problem.wishes.n_ubatch = 0;
+    problem.n_costs = 0;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+}
+
+/* ---- micro-batch, head, ring ---- */
+
+static void ubatch_goes_down_last(void **state) {
+    (void)state;
+    plan_with(fixed(256, 512) + BLOCK);
+    assert_true(plan.exact);
+    assert_int_equal(plan.n_ubatch, 512);
+    plan_with(fixed(256, 512) + BLOCK - 1);
+    assert_false(plan.exact);
+    assert_int_equal(plan.n_ubatch, 256);
+    assert_int_equal(plan.n_ctx, 256);
+    problem.wishes.n_ubatch = 512;
+    plan_with(fixed(256, 512) + BLOCK - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_string_equal(plan.refusal.changes[0].flag, "-ub");
+    assert_string_equal(plan.refusal.changes[0].value, "256");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(256, 256) + BLOCK);
+    problem.wishes.n_ubatch = 256;
+    plan_with(fixed(256, 256) + BLOCK);
+    assert_int_equal(plan.n_ubatch, 256);
+    assert_true(plan.exact); /* as asked for: nothing was lowered */
+}
+
+static void head_wishes(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    problem.wishes.stream_head = BT_ON;
+    plan_with(fixed(256, 512) + 3 * BLOCK);
+    assert_false(plan.head_resident);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_HEAD], 0);
+    plan_with(UINT32_MAX); /* forced: even where it would fit */
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_int_equal(plan.n_streamed, 2);
+    assert_int_equal(plan.slot_bytes, HEAD);
+    assert_false(plan.ladder[BT_RUNG_HEAD].exists);
+    assert_false(plan.ladder[BT_RUNG_ALL_PINNED].exists);
+    problem.wishes.stream_head = BT_OFF;
+    problem.wishes.n_ubatch = 512;
+    plan_with(fixed(256, 512) + BLOCK + 2 * HEAD - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_string_equal(plan.refusal.changes[0].flag, "--stream-head");
+    assert_string_equal(plan.refusal.changes[0].value, "on");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(256, 512) + BLOCK);
+    problem.wishes.stream_head = BT_AUTO;
+    plan_with(fixed(256, 512) + 2 * BLOCK + 2 * HEAD - 1); /* one panel short: a part of the head is pinned */
+    assert_int_equal(plan.n_slots, 2);
+    assert_false(plan.head_resident);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_HEAD], HEAD);
+}
+
+static void ring_before_head_before_pins(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    plan_with(fixed(256, 512) + 2 * BLOCK);
+    assert_int_equal(plan.n_slots, 2);
+    assert_int_equal(plan.n_pinned, 0);
+    plan_with(fixed(256, 512) + 2 * BLOCK - 1);
+    assert_int_equal(plan.n_slots, 1);
+    assert_true(plan.head_resident);
+    problem.wishes.n_buffers = 1;
+    plan_with(fixed(256, 512) + 3 * BLOCK + 2 * HEAD);
+    assert_int_equal(plan.n_slots, 1);
+    assert_int_equal(plan.n_pinned, 4);
+    assert_false(plan.ladder[BT_RUNG_OVERLAP].exists);
+    problem.wishes.n_buffers = 3;
+    plan_with(fixed(256, 512) + 4 * BLOCK + 2 * HEAD);
+    assert_int_equal(plan.n_slots, 3);
+}
+
+/* One unit four times the others: pinning it and shrinking the ring beats streaming it. */
+static void pinning_the_largest_shrinks_the_ring(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    units[3] = (bt_plan_unit){4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 0, BT_KIND_FEED_FORWARD};
+    plan_with(fixed(256, 512) + 6 * BLOCK);
+    assert_int_equal(plan.n_slots, 2);
+    assert_int_equal(plan.slot_bytes, BLOCK);
+    assert_int_equal(plan.place[3], BT_PLACE_PINNED);
+    assert_int_equal(plan.ladder[BT_RUNG_OVERLAP].budget_bytes, fixed(256, 512) + 6 * BLOCK);
+}
+
+/* ---- tables, tied heads, page tables, loading ---- */
+
+static void tables_come_last(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    plan_with(fixed(256, 512) + all_blocks + TABLE - ROWS - 1);
+    assert_int_equal(plan.place[10], BT_PLACE_ROWS);
+    plan_with(fixed(256, 512) + all_blocks + TABLE - ROWS);
+    assert_int_equal(plan.place[10], BT_PLACE_PINNED);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], TABLE);
+    /* a table no larger than its row window is pinned from the start */
+    units[10].rows_bytes = 0;
+    units[10].token_rows_bytes = 100; /* 512 x 100 bytes */
+    plan_with(fixed(256, 512) - ROWS + TABLE + BLOCK);
+    assert_int_equal(plan.place[10], BT_PLACE_PINNED);
+    assert_int_equal(plan.n_ubatch, 512);
+    assert_int_equal(plan.n_streamed, 10);
+    /* a smaller micro-batch has a smaller window */
+    problem.wishes.n_ubatch = 256;
+    plan_with(fixed(256, 256) - ROWS + 25600 + BLOCK);
+    assert_int_equal(plan.place[10], BT_PLACE_ROWS);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], 25600);
+}
+
+static void tied_head_needs_rows_while_it_streams(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    problem.n_units = 10;
+    units[8].token_rows_bytes = 1;
+    plan_with(fixed(256, 512) - ROWS + 512 + 2 * BLOCK);
+    assert_int_equal(plan.n_slots, 2);
+    assert_false(plan.head_resident);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], 512);
+    plan_with(fixed(256, 512) - ROWS + all_blocks);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], 0);
+}
+
+static void page_tables(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    for (int i = 0; i < 3; i++)
+        costs[i].page_table_divisor = 512;
+    uint64_t other = fixed(256, 512) + all_blocks;
+    uint64_t least = other + (other + 511) / 512;
+    plan_with(least);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_PAGETABLES], (other + 511) / 512);
+    assert_int_equal(plan.planned_bytes, least);
+    assert_int_equal(plan.ladder[BT_RUNG_ALL_PINNED].budget_bytes, least);
+    plan_with(least - 1);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+}
+
+static void loading_has_a_peak(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        costs[i].load_peak_bytes = 3 * BASE;
+    plan_with(3 * BASE - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_int_equal(plan.refusal.need_bytes, 3 * BASE);
+    plan_with(3 * BASE);
+    assert_int_not_equal(plan.verdict, BT_REFUSED);
+    assert_int_equal(plan.n_ctx, 2048);
+}
+
+/* ---- ladder and speed ---- */
+
+static void ladder(void **state) {
+    (void)state;
+    plan_with(fixed(2048, 512) + 3 * BLOCK);
+    const bt_rung *rung = plan.ladder;
+    assert_int_equal(rung[BT_RUNG_MINIMUM].budget_bytes, fixed(256, 128) + BLOCK);
+    assert_int_equal(rung[BT_RUNG_MINIMUM].n_ctx, 256);
+    assert_int_equal(rung[BT_RUNG_OVERLAP].budget_bytes, fixed(2048, 512) + 2 * BLOCK);
+    assert_int_equal(rung[BT_RUNG_OVERLAP].n_ctx, 2048);
+    assert_int_equal(rung[BT_RUNG_HEAD].budget_bytes, fixed(2048, 512) + 2 * BLOCK + 2 * HEAD);
+    assert_int_equal(rung[BT_RUNG_ALL_PINNED].budget_bytes, fixed(2048, 512) + all_blocks);
+    /* 86,000 bytes at 100,000 a second, and a hundredth of a second of computing when they take turns */
+    assert_int_equal(rung[BT_RUNG_MINIMUM].forecast.micro_tokens_per_s.value, 1149425);
+    assert_int_equal(rung[BT_RUNG_OVERLAP].forecast.micro_tokens_per_s.value, 1162790);
+    assert_int_equal(rung[BT_RUNG_HEAD].forecast.micro_tokens_per_s.value, 1250000);
+    assert_int_equal(rung[BT_RUNG_ALL_PINNED].forecast.micro_tokens_per_s.value, 100000000);
+    for (int i = 0; i < BT_RUNG_COUNT; i++)
+        assert_true(rung[i].exists);
+}
+
+static void speed_policy(void **state) {
+    (void)state;
+    uint64_t budget = fixed(1024, 512) + all_blocks;
+    plan_with(budget);
+    assert_int_equal(plan.n_ctx, 2048);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    problem.wishes.policy = BT_POLICY_SPEED;
+    plan_with(budget); /* the largest context at which nothing streams */
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_string_equal(plan.ctx_reason, "a smaller one is faster (2048 by default)");
+    problem.disk_bytes_per_s.known = false; /* without rates: what is read */
+    plan_with(budget);
+    assert_int_equal(plan.n_ctx, 1024);
+    plan_with(budget - 1);
+    assert_int_equal(plan.n_ctx, 768);
+    problem.wishes.n_ctx = 2048;
+    plan_with(budget);
+    assert_int_equal(plan.n_ctx, 2048);
+}
+
+/* ---- limits ---- */
+
+static void prices_beyond_64_bits(void **state) {
+    (void)state;
+    bt_error err = {0};
+    for (int i = 0; i < 3; i++)
+        costs[i].line[BT_LINE_KV].per_ctx_bytes = UINT64_MAX / 4;
+    problem.budget_bytes = 1000;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_LIMIT);
+    assert_string_equal(err.code, "plan_size");
+    set_up(NULL);
+    for (uint32_t u = 0; u < 8; u++)
+        units[u].pinned_bytes = UINT64_MAX / 3;
+    plan_with(fixed(256, 512) + BLOCK); /* they can stream, but never be pinned */
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    assert_false(plan.ladder[BT_RUNG_ALL_PINNED].exists);
+}
+
+static void nothing_to_place(void **state) {
+    (void)state;
+    problem.n_units = 0;
+    plan_with(UINT32_MAX);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.planned_bytes, fixed(2048, 512) - ROWS);
+    plan_with(5);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+}
+
+/* An arena too small is an error at every size, until it is large enough. */
+static void arena_full(void **state) {
+    (void)state;
+    problem.budget_bytes = UINT32_MAX;
+    problem.kv_known = false;
+    bool made = false;
+    for (uint64_t bytes = 64; bytes < 1 << 20 && !made; bytes += 64) {
+        bt_error err = {0};
+        bt_arena *small = bt_arena_open(bytes, 64);
+        assert_non_null(small);
+        bt_status status = bt_plan_make(&problem, small, &plan, &err);
+        made = status == BT_OK;
+        if (!made) {
+            assert_int_equal(status, BT_E_NOMEM);
+            assert_string_equal(err.code, "plan_arena");
+        }
+        bt_arena_close(small);
+    }
+    assert_true(made);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(fits),
+        TEST(streams),
+        TEST(refused_then_forced),
+        TEST(forced_keeps_explicit_wishes),
+        TEST(unlimited),
+        TEST(unknown_architecture),
+        TEST(explicit_ctx_is_honoured_or_refused),
+        TEST(explicit_ctx_may_shrink),
+        TEST(default_ctx),
+        TEST(wishes_that_contradict),
+        TEST(ubatch_goes_down_last),
+        TEST(head_wishes),
+        TEST(ring_before_head_before_pins),
+        TEST(pinning_the_largest_shrinks_the_ring),
+        TEST(tables_come_last),
+        TEST(tied_head_needs_rows_while_it_streams),
+        TEST(page_tables),
+        TEST(loading_has_a_peak),
+        TEST(ladder),
+        TEST(speed_policy),
+        TEST(prices_beyond_64_bits),
+        TEST(nothing_to_place),
+        TEST(arena_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

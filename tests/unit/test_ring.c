@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT
+ * test_ring.c: reading ahead along a cycle, wrong guesses, repeats, full rings, failures and what comes after. */
+#include "base/heap.h"
+#include "store/ring.h"
+#include "store_kit.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PAGE    ((uint64_t)BT_PAGE_BYTES)
+#define N_UNITS 8u
+#define SLOT    (12 * PAGE)
+
+static const bt_reader_kind kinds[] = {BT_READER_URING, BT_READER_PREAD};
+
+typedef struct fixture {
+    kit k;
+    bt_store store;
+    bt_reader *reader;
+    bt_account *account;
+    bt_ring *ring;
+    bt_extent extents[N_UNITS][2];
+    bt_ring_unit units[N_UNITS];
+} fixture;
+
+/* Unit i: pages of file 0, and one page of file 1, in an image of 4 + i pages. The last ends where its file does. */
+static void make_units(fixture *f) {
+    for (uint32_t i = 0; i < N_UNITS; i++) {
+        uint64_t n = 3 + i;
+        f->extents[i][0] = (bt_extent){.shard = 0, .file_offset = (uint64_t)i * 10 * PAGE, .bytes = n * PAGE};
+        f->extents[i][1] = (bt_extent){.shard = 1, .file_offset = i * PAGE, .bytes = PAGE, .image_offset = n * PAGE};
+        f->units[i] = (bt_ring_unit){.extents = f->extents[i], .n_extents = 2, .image_bytes = (n + 1) * PAGE};
+    }
+}
+
+static bool open_fixture(fixture *f, bt_reader_kind kind, bt_io_mode mode, uint32_t n_slots) {
+    static const uint64_t sizes[] = {80 * PAGE - 3, N_UNITS * PAGE - 100};
+    memset(f, 0, sizeof *f);
+    kit_open(&f->k, "ring", sizes, 2, 21);
+    make_units(f);
+    assert_int_equal(bt_store_open(&f->k.facts, mode, &f->store, NULL), BT_OK);
+    bt_reader_params params = {.kind = kind, .request_bytes = 8192};
+    if (bt_reader_open(&f->store, &params, &f->reader, NULL) != BT_OK) {
+        assert_int_equal(kind, BT_READER_URING);
+        bt_store_close(&f->store);
+        kit_close(&f->k);
+        return false;
+    }
+    uint64_t caps[BT_LINE_COUNT] = {0};
+    caps[BT_LINE_RING] = n_slots * SLOT;
+    assert_int_equal(bt_account_open(caps, UINT64_MAX, &f->account, NULL), BT_OK);
+    assert_int_equal(bt_ring_open(f->account, f->reader, f->units, N_UNITS, n_slots, SLOT, &f->ring, NULL), BT_OK);
+    return true;
+}
+
+static void close_fixture(fixture *f) {
+    bt_ring_close(f->ring);
+    bt_reader_close(f->reader);
+    bt_store_close(&f->store);
+    assert_true(bt_account_close(f->account));
+    kit_close(&f->k);
+}
+
+static void check_image(const fixture *f, uint32_t unit, const uint8_t *image) {
+    for (uint32_t i = 0; i < 2; i++) {
+        const bt_extent *e = &f->extents[unit][i];
+        assert_memory_equal(image + e->image_offset, f->k.data[e->shard] + e->file_offset, e->bytes);
+    }
+}
+
+static uint8_t *acquire(fixture *f, uint32_t unit) {
+    void *image = NULL;
+    bt_error err = {0};
+    if (bt_ring_acquire(f->ring, unit, &image, &err) != BT_OK) fail_msg("unit %u: %s", unit, err.text);
+    check_image(f, unit, image);
+    return image;
+}
+
+static void use(fixture *f, uint32_t unit) {
+    (void)acquire(f, unit);
+    bt_ring_release(f->ring, unit);
+}
+
+static bt_ring_stats stats_of(const fixture *f) {
+    bt_ring_stats stats;
+    bt_ring_stats_read(f->ring, &stats);
+    return stats;
+}
+
+static uint64_t requests_of(const fixture *f) {
+    bt_reader_stats stats;
+    bt_reader_stats_read(f->reader, &stats);
+    return stats.requests;
+}
+
+static void settle(fixture *f) {
+    for (uint32_t i = 0; i < 200; i++) {
+        bt_ring_poll(f->ring);
+        (void)usleep(200);
+    }
+}
+
+static void test_a_cycle(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (size_t w = 0; w < 4; w++) {
+        for (uint32_t n_slots = 1; n_slots <= 3; n_slots++) {
+            fixture f;
+            if (!open_fixture(&f, kinds[w / 2], w % 2 ? BT_IO_BUFFERED : BT_IO_DIRECT, n_slots)) continue;
+            bt_line_use line;
+            bt_account_use(f.account, BT_LINE_RING, &line);
+            assert_int_equal(line.committed_bytes, n_slots * SLOT);
+            bt_account_measure(f.account);
+            bt_account_use(f.account, BT_LINE_RING, &line);
+            assert_int_equal(line.resident_bytes, n_slots * SLOT); /* populated */
+            assert_int_equal(bt_ring_set_order(f.ring, order, 8, NULL), BT_OK);
+            for (uint32_t pass = 0; pass < 5; pass++) {
+                for (uint32_t i = 0; i < 8; i++) {
+                    use(&f, i);
+                }
+            }
+            bt_ring_stats s = stats_of(&f);
+            assert_int_equal(s.acquired, 40);
+            assert_int_equal(s.hits + s.stalls, 40);
+            assert_int_equal(s.wrong_guesses, 0);
+            close_fixture(&f);
+        }
+    }
+}
+
+static void test_reads_ahead_and_wraps(void **state) {
+    (void)state;
+    static const uint32_t order[] = {3, 1, 5};
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_fixture(&f, kinds[w], BT_IO_AUTO, 2)) continue;
+        assert_int_equal(bt_ring_set_order(f.ring, order, 3, NULL), BT_OK);
+        for (uint32_t i = 0; i < 9; i++) {
+            settle(&f);
+            use(&f, order[i % 3]);
+        }
+        bt_ring_stats s = stats_of(&f);
+        assert_int_equal(s.hits, 9);
+        assert_int_equal(s.stalls, 0);
+        assert_int_equal(s.wait_ns < 1000000000, 1);
+        close_fixture(&f);
+    }
+}
+
+static void test_without_an_order(void **state) {
+    (void)state;
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_fixture(&f, kinds[w], BT_IO_AUTO, 2)) continue;
+        use(&f, 4);
+        uint64_t requests = requests_of(&f);
+        use(&f, 4); /* still there */
+        assert_int_equal(requests_of(&f), requests);
+        use(&f, 2);
+        use(&f, 4);
+        assert_int_equal(requests_of(&f), requests + 4); /* 3 + 2 pages in requests of 2, and 1 */
+        use(&f, 0);                                      /* takes the slot of 2, which was released before 4 */
+        requests = requests_of(&f);
+        use(&f, 4);
+        assert_int_equal(requests_of(&f), requests);
+        assert_int_equal(stats_of(&f).stalls, 3);
+        assert_int_equal(stats_of(&f).hits, 3);
+        close_fixture(&f);
+    }
+}
+
+static void test_skipped_units(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_fixture(&f, kinds[w], BT_IO_AUTO, 3)) continue;
+        assert_int_equal(bt_ring_set_order(f.ring, order, 8, NULL), BT_OK); /* guesses 0 1 2 */
+        use(&f, 2);                                                         /* a later guess: 0 and 1 were wrong */
+        assert_int_equal(stats_of(&f).wrong_guesses, 2);
+        settle(&f); /* guesses 3 4 5 */
+        uint64_t requests = requests_of(&f);
+        use(&f, 3);
+        assert_int_equal(stats_of(&f).wrong_guesses, 2);
+        assert_int_equal(stats_of(&f).hits >= 1, 1);
+        settle(&f);
+        assert_int_equal(requests_of(&f), requests + 6); /* reads on: unit 6, 9 pages in requests of 2, and 1 */
+        use(&f, 7);                                      /* no guess at all: 4 5 6 were wrong; goes on with 0 */
+        assert_int_equal(stats_of(&f).wrong_guesses, 5);
+        settle(&f);
+        uint64_t stalls = stats_of(&f).stalls;
+        use(&f, 0);
+        use(&f, 1);
+        assert_int_equal(stats_of(&f).stalls, stalls);
+        assert_int_equal(stats_of(&f).wrong_guesses, 5);
+        close_fixture(&f);
+    }
+}
+
+static void test_a_unit_twice_in_the_order(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 0, 2, 0, 3};
+    for (size_t w = 0; w < 2; w++) {
+        for (uint32_t n_slots = 1; n_slots <= 3; n_slots++) {
+            fixture f;
+            if (!open_fixture(&f, kinds[w], BT_IO_AUTO, n_slots)) continue;
+            assert_int_equal(bt_ring_set_order(f.ring, order, 6, NULL), BT_OK);
+            uint64_t requests = 0;
+            for (uint32_t i = 0; i < 24; i++) {
+                if (i == 6) {
+                    settle(&f);
+                    requests = requests_of(&f);
+                }
+                use(&f, order[i % 6]);
+            }
+            settle(&f);
+            assert_int_equal(stats_of(&f).wrong_guesses, 0);
+            /* Two slots suffice to keep unit 0: from then on a pass reads 1, 2 and 3 only (3 + 3 + 4 requests). */
+            if (n_slots == 2) assert_int_equal(requests_of(&f) - requests, 3 * (3 + 4 + 4));
+            close_fixture(&f);
+        }
+    }
+}
+
+static void test_held_twice(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1};
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_fixture(&f, kinds[w], BT_IO_AUTO, 2)) continue;
+        uint8_t *a = acquire(&f, 5);
+        uint8_t *b = acquire(&f, 5);
+        assert_ptr_equal(a, b);
+        uint8_t *c = acquire(&f, 6);
+        assert_ptr_not_equal(a, c);
+        assert_int_equal(bt_ring_set_order(f.ring, order, 2, NULL), BT_OK); /* no room to guess */
+        void *image = NULL;
+        bt_error err = {0};
+        assert_int_equal(bt_ring_acquire(f.ring, 7, &image, &err), BT_E_LIMIT);
+        assert_string_equal(err.code, "ring_full");
+        assert_int_equal(err.need, 3);
+        assert_int_equal(err.have, 2);
+        bt_ring_release(f.ring, 5); /* still held once */
+        assert_int_equal(bt_ring_acquire(f.ring, 7, &image, NULL), BT_E_LIMIT);
+        check_image(&f, 5, a);
+        check_image(&f, 6, c);
+        bt_ring_release(f.ring, 5);
+        bt_ring_release(f.ring, 5); /* not held: nothing */
+        bt_ring_release(f.ring, 3); /* nowhere: nothing */
+        bt_ring_release(f.ring, 99);
+        use(&f, 7);
+        check_image(&f, 6, c);
+        bt_ring_release(f.ring, 6);
+        assert_int_equal(bt_ring_acquire(f.ring, N_UNITS, &image, &err), BT_E_ARG);
+        close_fixture(&f);
+    }
+}
+
+static void test_a_new_order_keeps_what_fits(void **state) {
+    (void)state;
+    static const uint32_t prompt[] = {0, 1, 2, 3};
+    static const uint32_t token[] = {0, 1, 2, 3, 4};
+    static const uint32_t other[] = {0, 6};
+    fixture f;
+    assert_true(open_fixture(&f, BT_READER_PREAD, BT_IO_AUTO, 3));
+    assert_int_equal(bt_ring_set_order(f.ring, prompt, 4, NULL), BT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        use(&f, i);
+    }
+    settle(&f); /* guesses 0 1 2 of the next pass */
+    uint64_t requests = requests_of(&f);
+    assert_int_equal(bt_ring_set_order(f.ring, token, 5, NULL), BT_OK);
+    assert_int_equal(requests_of(&f), requests);
+    uint64_t hits = stats_of(&f).hits;
+    use(&f, 0);
+    assert_int_equal(stats_of(&f).hits, hits + 1);
+    assert_int_equal(bt_ring_set_order(f.ring, other, 2, NULL), BT_OK);
+    settle(&f);
+    use(&f, 0);
+    use(&f, 6);
+    assert_int_equal(stats_of(&f).wrong_guesses, 0);
+    assert_int_equal(bt_ring_set_order(f.ring, NULL, 0, NULL), BT_OK);
+    use(&f, 3);
+    static const uint32_t bad[] = {1, N_UNITS};
+    bt_error err = {0};
+    assert_int_equal(bt_ring_set_order(f.ring, bad, 2, &err), BT_E_ARG);
+    assert_int_equal(bt_ring_set_order(f.ring, bad, (1u << 20) + 1, &err), BT_E_LIMIT);
+    close_fixture(&f);
+}
+
+static void test_failure_and_recovery(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (size_t w = 0; w < 4; w++) {
+        for (uint32_t n_slots = 1; n_slots <= 3; n_slots++) {
+            fixture f;
+            if (!open_fixture(&f, kinds[w / 2], w % 2 ? BT_IO_BUFFERED : BT_IO_DIRECT, n_slots)) continue;
+            assert_int_equal(truncate(f.k.paths[0], (off_t)(33 * PAGE)), 0); /* unit 3 starts at 30 and has 6 */
+            assert_int_equal(bt_ring_set_order(f.ring, order, 8, NULL), BT_OK);
+            for (uint32_t i = 0; i < 3; i++) {
+                use(&f, i);
+            }
+            void *image = NULL;
+            bt_error err = {0};
+            for (uint32_t i = 0; i < 3; i++) { /* fails as often as it is asked for */
+                assert_int_equal(bt_ring_acquire(f.ring, 3, &image, &err), BT_E_IO);
+                assert_string_equal(err.code, "read_short");
+                assert_non_null(strstr(err.text, f.k.paths[0]));
+            }
+            assert_null(image);
+            bt_ring_poll(f.ring);
+            use(&f, 0); /* the others still come */
+            use(&f, 2);
+            int fd = open(f.k.paths[0], O_WRONLY);
+            assert_true(fd >= 0);
+            assert_int_equal(pwrite(fd, f.k.data[0], 80 * PAGE - 3, 0), 80 * PAGE - 3);
+            assert_int_equal(close(fd), 0);
+            for (uint32_t i = 0; i < 16; i++) {
+                use(&f, i % 8);
+            }
+            close_fixture(&f);
+        }
+    }
+}
+
+static void test_refused_over_the_cap(void **state) {
+    (void)state;
+    fixture f;
+    assert_true(open_fixture(&f, BT_READER_PREAD, BT_IO_AUTO, 1));
+    bt_ring *more = NULL;
+    bt_error err = {0};
+    uint64_t blocks = bt_heap_live_blocks();
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1, PAGE, &more, &err), BT_E_BUDGET);
+    assert_string_equal(err.code, "ram_budget");
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 0, PAGE, &more, NULL), BT_E_ARG);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1, 100, &more, NULL), BT_E_ARG);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1024, UINT64_MAX / 4096 * 4096, &more, NULL),
+                     BT_E_ARG);
+    assert_int_equal(bt_heap_live_blocks(), blocks);
+    bt_ring_close(NULL);
+    /* A unit larger than a slot is refused, and harms nobody. */
+    f.units[1].image_bytes = SLOT + PAGE;
+    static const uint32_t order[] = {0, 1};
+    assert_int_equal(bt_ring_set_order(f.ring, order, 2, NULL), BT_OK);
+    use(&f, 0);
+    void *image = NULL;
+    assert_int_equal(bt_ring_acquire(f.ring, 1, &image, &err), BT_E_LIMIT);
+    assert_string_equal(err.code, "ring_unit");
+    use(&f, 2);
+    close_fixture(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_cycle),
+        cmocka_unit_test(test_reads_ahead_and_wraps),
+        cmocka_unit_test(test_without_an_order),
+        cmocka_unit_test(test_skipped_units),
+        cmocka_unit_test(test_a_unit_twice_in_the_order),
+        cmocka_unit_test(test_held_twice),
+        cmocka_unit_test(test_a_new_order_keeps_what_fits),
+        cmocka_unit_test(test_failure_and_recovery),
+        cmocka_unit_test(test_refused_over_the_cap),
+    };
+    return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
+}

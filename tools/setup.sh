@@ -1,0 +1,220 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
+#
+# usage: tools/setup.sh build|demo|check
+#   build  packages and llama.cpp          demo  and the demo model          check  and what the tests need
+#
+# Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
+# aside and renamed into place, so that an interrupted run leaves nothing half done. What a directory was made from
+# stands in a stamp beside it. LLAMA_CPP_DIR=DIR builds against that source tree of llama.cpp and fetches none.
+set -eu
+
+cd "$(dirname "$0")/.."
+# shellcheck source=tools/pins.sh
+. tools/pins.sh
+
+mode=${1:-build}
+case $mode in
+build | demo | check) ;;
+*)
+    echo "usage: tools/setup.sh build|demo|check" >&2
+    exit 2
+    ;;
+esac
+
+downloads=build/downloads
+models=build/models
+llama_source=build/llama.cpp/source
+llama_build=build/llama.cpp/build
+
+# ca-certificates and python3-pip are for tools/fetch.py: it trusts the system's certificates, and asks pip which
+# package index is configured.
+packages="build-essential ca-certificates ccache cmake libjansson-dev liburing-dev ninja-build pkg-config python3
+          python3-pip uthash-dev"
+# LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
+check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev"
+if [ "$mode" = check ]; then packages="$packages $check_packages"; fi
+
+say() { printf 'set-up: %s\n' "$*" >&2; }
+fail() {
+    say "$*"
+    exit 1
+}
+
+# --- packages -------------------------------------------------------------------------------------------------------
+
+missing_packages() {
+    for package in $packages; do
+        state=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
+        case $state in
+        ii* | hi*) ;;
+        *) printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+# Other systems: we cannot name their packages, but we can name what must be found.
+require_commands() {
+    absent=
+    for command in cc c++ cmake python3 pkg-config; do
+        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
+    done
+    for library in liburing jansson; do
+        pkg-config --exists "$library" 2>/dev/null || absent="$absent $library"
+    done
+    [ -z "$absent" ] || fail "this is not Debian or Ubuntu: install these and run again:$absent (and uthash's headers)"
+}
+
+install_packages() {
+    if ! command -v dpkg-query >/dev/null 2>&1; then
+        require_commands
+        return
+    fi
+    missing=$(missing_packages)
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" = 0 ]; then
+        as_root=
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        say "some packages are missing, and this is neither root nor a sudo without password. Run this line, then try again:"
+        printf '\n    sudo apt-get install -y --no-install-recommends %s\n\n' "$missing" >&2
+        exit 1
+    fi
+    say "installing $missing"
+    $as_root apt-get update -qq
+    # shellcheck disable=SC2086 # missing and as_root are lists
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
+}
+
+# --- what will happen, said before it happens -------------------------------------------------------------------------
+
+announce() {
+    fetch_mib=0
+    if [ -z "${LLAMA_CPP_DIR:-}" ] && [ "$(stamp_of "$llama_source")" != "$LLAMA_SHA256" ] &&
+        [ ! -f "$downloads/$LLAMA_FILE" ]; then
+        fetch_mib=$((fetch_mib + LLAMA_MIB))
+    fi
+    if [ "$mode" != build ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
+        fetch_mib=$((fetch_mib + SMOLLM2_MIB))
+    fi
+    if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
+    if is_built; then
+        build_note="llama.cpp is built already"
+    elif [ "$mode" = check ]; then
+        build_note="llama.cpp and its tools are to be built (about 12 minutes on 2 cores)"
+    else
+        build_note="llama.cpp is to be built (about 4 minutes on 2 cores)"
+    fi
+    disk=1.5
+    [ "$mode" != check ] || disk=5
+    say "to download: $fetch_mib MiB (and packages, if any are missing); $build_note; disk: $disk GB in all, packages included"
+}
+
+# --- llama.cpp ------------------------------------------------------------------------------------------------------
+
+# stamp_of DIR [SCOPE]: what DIR was made from, or nothing.
+stamp_of() { cat "$1/.burthen-stamp${2:+-$2}" 2>/dev/null || true; }
+
+source_identity() {
+    if [ -n "${LLAMA_CPP_DIR:-}" ]; then realpath "$LLAMA_CPP_DIR"; else echo "$LLAMA_SHA256"; fi
+}
+
+# What a finished build depends on: the source, the script, its flags, and with GGML_NATIVE the processor.
+build_identity() {
+    {
+        source_identity
+        cat tools/build-llama.sh
+        echo "${GGML_NATIVE:-ON} ${LLAMA_CMAKE_ARGS:-}"
+        [ "${GGML_NATIVE:-ON}" = OFF ] || grep -m 1 -E '^(flags|Features)' /proc/cpuinfo || uname -m
+    } | sha256sum | cut -d ' ' -f 1
+}
+
+# The tests compare with llama.cpp's own tools; the program needs the libraries only.
+scope() { if [ "$mode" = check ]; then echo all; else echo libs; fi; }
+
+is_built() {
+    identity=$(build_identity)
+    [ "$(stamp_of "$llama_build" all)" = "$identity" ] ||
+        { [ "$(scope)" = libs ] && [ "$(stamp_of "$llama_build" libs)" = "$identity" ]; }
+}
+
+fetch() { python3 tools/fetch.py "$1" "$2" "$3" "$downloads/$2"; }
+
+unpack_llama() {
+    [ "$(stamp_of "$llama_source")" != "$LLAMA_SHA256" ] || return 0
+    fetch "$LLAMA_PROJECT" "$LLAMA_FILE" "$LLAMA_SHA256"
+    say "unpacking llama.cpp"
+    aside=build/llama.cpp/source.part
+    rm -rf "$aside"
+    mkdir -p "$aside"
+    tar -xzf "$downloads/$LLAMA_FILE" -C "$aside" --strip-components=3 "$LLAMA_FOLDER"
+    echo "$LLAMA_SHA256" >"$aside/.burthen-stamp"
+    rm -rf "$llama_source"
+    mv "$aside" "$llama_source"
+}
+
+link_llama() {
+    [ -f "$LLAMA_CPP_DIR/include/llama.h" ] || fail "LLAMA_CPP_DIR=$LLAMA_CPP_DIR holds no include/llama.h"
+    if [ "$(readlink "$llama_source" 2>/dev/null || true)" = "$(source_identity)" ]; then return; fi
+    mkdir -p build/llama.cpp
+    rm -rf "$llama_source"
+    ln -s "$(source_identity)" "$llama_source"
+}
+
+build_llama() {
+    # Files of another source tree may be older than the objects made from this one, which would then be kept.
+    of=build/llama.cpp/build-of
+    if [ "$(cat "$of" 2>/dev/null || true)" != "$(source_identity)" ]; then
+        rm -rf "$llama_build"
+        source_identity >"$of"
+    fi
+    # A tree named by the user may have been edited: the build tool looks. The pinned one has not.
+    if [ -z "${LLAMA_CPP_DIR:-}" ] && is_built; then return; fi
+    say "building llama.cpp"
+    rm -f "$llama_build"/.burthen-stamp-*
+    sh tools/build-llama.sh "$llama_source" "$llama_build" "$(scope)" >&2
+    build_identity >"$llama_build/.burthen-stamp-$(scope)"
+}
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+model_smollm2() {
+    [ ! -f "$models/$SMOLLM2_MODEL" ] || return 0
+    fetch "$SMOLLM2_PROJECT" "$SMOLLM2_FILE" "$SMOLLM2_SHA256"
+    python3 tools/unzip-member.py "$models/$SMOLLM2_MODEL" "$SMOLLM2_MODEL_SHA256" \
+        "$downloads/$SMOLLM2_FILE" "$SMOLLM2_MEMBER"
+}
+
+model_gemma() {
+    [ ! -f "$models/$GEMMA_MODEL" ] || return 0
+    set --
+    for part in 1 2 3 4; do
+        project=$(echo "$GEMMA_PROJECT" | sed "s/@/$part/")
+        file=$(echo "$GEMMA_FILE" | sed "s/@/$part/")
+        eval "sha256=\$GEMMA_SHA256_$part member=\$GEMMA_MEMBER_$part"
+        # shellcheck disable=SC2154 # assigned by eval
+        fetch "$project" "$file" "$sha256"
+        # shellcheck disable=SC2154
+        set -- "$@" "$downloads/$file" "$member"
+    done
+    python3 tools/unzip-member.py "$models/$GEMMA_MODEL" "$GEMMA_MODEL_SHA256" "$@"
+}
+
+# --------------------------------------------------------------------------------------------------------------------
+
+mkdir -p build
+# One set-up at a time in a tree: two builds of llama.cpp in one folder spoil each other.
+exec 9>build/setup.lock
+if ! flock -n 9; then
+    say "another set-up runs in this tree: waiting for it"
+    flock 9
+fi
+
+[ "$mode" = build ] || announce
+install_packages
+if [ -n "${LLAMA_CPP_DIR:-}" ]; then link_llama; else unpack_llama; fi
+[ "$mode" = build ] || model_smollm2
+[ "$mode" != check ] || model_gemma
+build_llama
