@@ -56,19 +56,33 @@ static void buffer_free(ggml_backend_buffer_t ggml) {
     bt_heap_free(buffer);
 }
 
-static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
+static bt_status charge_some(bt_buffer *buffer, bt_line line, uint64_t bytes, bt_error *err) {
     bt_account *account = buffer->device->account;
     bt_pool_buffer *memory = buffer->memory;
     if (memory->mapping->line != line) {
         BT_TRY(bt_account_relabel(account, memory->mapping, line, err));
         memory->line = line;
     }
-    if (buffer->charged_bytes < memory->bytes) {
-        BT_TRY(bt_account_commit(account, memory->mapping, memory->bytes - buffer->charged_bytes, err));
-        buffer->charged_bytes = memory->bytes;
+    if (buffer->charged_bytes < bytes) {
+        BT_TRY(bt_account_commit(account, memory->mapping, bytes - buffer->charged_bytes, err));
+        buffer->charged_bytes = bytes;
     }
     buffer->classified = true;
     return BT_OK;
+}
+
+static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
+    return charge_some(buffer, line, buffer->memory->bytes, err);
+}
+
+/* The loader reads through a staging buffer from its start on, and of the virtual model file only small tensors have
+ * bytes (engine/model_file.c): no more of the buffer is ever touched. */
+static uint64_t staging_bytes(const bt_device *device, uint64_t asked_bytes) {
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < device->facts->n_tensors; i++)
+        if (device->facts->tensors[i].role == BT_ROLE_SMALL)
+            largest = bt_max_u64(largest, device->facts->tensors[i].bytes);
+    return bt_min_u64(asked_bytes, largest + BT_PAGE_BYTES);
 }
 
 /* Cleared while a context is made: it keeps its content between graphs. */
@@ -179,7 +193,7 @@ static bt_buffer *buffer_make(bt_device *device, bool host, size_t bytes, bt_err
         return NULL;
     }
     if (host && device->phase == BT_PHASE_LOAD) {
-        status = charge(buffer, BT_LINE_STAGING, err);
+        status = charge_some(buffer, BT_LINE_STAGING, staging_bytes(device, bytes), err);
         if (status != BT_OK) {
             bt_pool_give(device->pool, buffer->memory);
             bt_heap_free(buffer);

@@ -24,6 +24,7 @@ typedef struct pricing {
     uint64_t base_bytes;
     uint32_t n_threads;
     bt_outputs_fn outputs;
+    bt_arena *arena;
 } pricing;
 
 static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high, uint32_t ctx_low, uint32_t ctx_high) {
@@ -37,23 +38,32 @@ static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high,
     cost->source = BT_SOURCE_DRY_RUN;
 }
 
+/* Heaps are measured in pages that depend a little on where the system put them. A plan must not: the same model and
+ * wishes give the same plan, so measured lines are planned in steps of 256 KiB, with a quarter step in hand. */
+static uint64_t in_steps(uint64_t bytes) {
+    const uint64_t step = 256u << 10;
+    return (bytes + step / 4 + step - 1) / step * step;
+}
+
 /* A cost model whose lines pass through two prices. What a dry run does not price keeps its formula. */
 static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, const bt_price *high, bt_costs *ret) {
     uint32_t ctx_low = low->n_ctx, ctx_high = high->n_ctx;
     *ret = *formula;
-    set_line(ret, BT_LINE_BASE, p->base_bytes, p->base_bytes, 0, 0);
+    uint64_t base_bytes = in_steps(p->base_bytes);
+    set_line(ret, BT_LINE_BASE, base_bytes, base_bytes, 0, 0);
     ret->line[BT_LINE_BASE].source = BT_SOURCE_MEASURED;
-    set_line(ret, BT_LINE_VOCAB, low->vocab_bytes, high->vocab_bytes, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_VOCAB, in_steps(low->vocab_bytes), in_steps(high->vocab_bytes), ctx_low, ctx_high);
     ret->line[BT_LINE_VOCAB].source = BT_SOURCE_MEASURED;
     uint64_t ours = p->facts->arena_bytes;
-    set_line(ret, BT_LINE_METADATA, low->metadata_bytes + ours, high->metadata_bytes + ours, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours), ctx_low,
+             ctx_high);
     set_line(ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx_low, ctx_high);
-    set_line(ret, BT_LINE_COMPUTE, low->compute_bytes, high->compute_bytes, ctx_low, ctx_high);
+    set_line(ret, BT_LINE_COMPUTE, in_steps(low->compute_bytes), in_steps(high->compute_bytes), ctx_low, ctx_high);
     set_line(ret, BT_LINE_LOGITS, low->logits_bytes, high->logits_bytes, ctx_low, ctx_high);
     set_line(ret, BT_LINE_OUTPUT_NORM, low->small_bytes, high->small_bytes, ctx_low, ctx_high);
     ret->line[BT_LINE_OUTPUT_NORM].source = BT_SOURCE_TENSOR;
     set_line(ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx_low, ctx_high);
-    ret->load_peak_bytes = p->base_bytes + bt_max_u64(low->load_peak_bytes, high->load_peak_bytes);
+    ret->load_peak_bytes = base_bytes + in_steps(bt_max_u64(low->load_peak_bytes, high->load_peak_bytes));
 }
 
 /* KV that bends (sliding windows) is taken from the formula when that is exact. */
@@ -70,7 +80,9 @@ static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_h
     const bt_problem *problem = p->problem;
     uint32_t n = (uint32_t)bt_min_u64(problem->n_costs, UBATCH_MAX);
     bt_price_point points[2 * UBATCH_MAX];
-    bt_price prices[2 * UBATCH_MAX];
+    bt_price *prices = bt_arena_array(p->arena, 2 * (uint64_t)n, sizeof *prices);
+    if (!prices)
+        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_ubatch = problem->costs[i].n_ubatch;
         points[2 * i] = (bt_price_point){ctx_low, n_ubatch, p->outputs(ctx_low, n_ubatch)};
@@ -137,9 +149,11 @@ static void keep_wishes(const bt_plan *first, bt_plan *plan) {
 
 bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
                         bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    pricing p = {facts, problem, base_bytes, n_threads, outputs};
-    bt_costs costs[UBATCH_MAX];
-    uint32_t n_costs, ctx_low, ctx_high;
+    pricing p = {facts, problem, base_bytes, n_threads, outputs, arena};
+    bt_costs *costs = bt_arena_array(arena, UBATCH_MAX, sizeof *costs);
+    if (!costs)
+        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    uint32_t n_costs = 0, ctx_low, ctx_high;
     context_range(problem, &ctx_low, &ctx_high);
     BT_TRY(price_models(&p, ctx_low, ctx_high, costs, &n_costs, err));
     bt_problem priced = *problem;

@@ -25,7 +25,7 @@
 
 #define MAPPING_MAX 65536u
 
-typedef struct line {
+typedef struct account_line {
     uint64_t cap_bytes;
     uint64_t reserved_bytes;
     uint64_t committed_bytes; /* charged by mappings */
@@ -33,13 +33,13 @@ typedef struct line {
     uint64_t peak_committed_bytes;
     uint64_t resident_bytes; /* of mappings, when last measured */
     uint64_t peak_resident_bytes;
-} line;
+} account_line;
 
 struct bt_account {
     pthread_mutex_t lock; /* everything below */
     uint64_t budget_bytes;
     uint64_t charged_bytes; /* committed and noted, over all lines */
-    line lines[BT_LINE_COUNT];
+    account_line lines[BT_LINE_COUNT];
     bt_mapping *first;
     uint32_t n_mappings;
 };
@@ -79,11 +79,11 @@ bool bt_account_close(bt_account *account) {
     return empty;
 }
 
-bt_status bt_account_map(bt_account *account, bt_line at, uint64_t bytes, bt_mapping **ret_mapping, bt_error *err) {
+bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_mapping **ret_mapping, bt_error *err) {
     uint64_t rounded = 0;
-    if (!is_line(at) || !bt_align_up_u64(bytes ? bytes : 1, bt_os_page_bytes(), &rounded)) {
+    if (!is_line(line) || !bt_align_up_u64(bytes ? bytes : 1, bt_os_page_bytes(), &rounded)) {
         return bt_fail(err, BT_E_ARG, "mapping_size", BT_MEASURE_BYTES, bytes, UINT64_MAX,
-                       "no mapping of %llu bytes on line %u can exist", (unsigned long long)bytes, (unsigned)at);
+                       "no mapping of %llu bytes on line %u can exist", (unsigned long long)bytes, (unsigned)line);
     }
     bt_mapping *mapping = bt_heap_alloc(sizeof *mapping);
     if (!mapping) return bt_fail_sys(err, ENOMEM, "heap", "cannot record a mapping");
@@ -92,24 +92,24 @@ bt_status bt_account_map(bt_account *account, bt_line at, uint64_t bytes, bt_map
         pthread_mutex_unlock(&account->lock);
         bt_heap_free(mapping);
         return bt_fail(err, BT_E_LIMIT, "mapping_count", BT_MEASURE_ITEMS, (uint64_t)MAPPING_MAX + 1, MAPPING_MAX,
-                       "host/%s: more than %u mappings", bt_line_name(at), MAPPING_MAX);
+                       "host/%s: more than %u mappings", bt_line_name(line), MAPPING_MAX);
     }
     errno = 0;
     void *base = bt_os_reserve(rounded);
     int sys = base ? 0 : errno ? errno : ENOMEM;
     if (base) {
-        *mapping = (bt_mapping){.base = base, .bytes = rounded, .asked_bytes = bytes, .line = at};
+        *mapping = (bt_mapping){.base = base, .bytes = rounded, .asked_bytes = bytes, .line = line};
         mapping->next = account->first;
         if (mapping->next) mapping->next->prev = mapping;
         account->first = mapping;
         account->n_mappings++;
-        account->lines[at].reserved_bytes = bt_sat_add_u64(account->lines[at].reserved_bytes, rounded);
+        account->lines[line].reserved_bytes = bt_sat_add_u64(account->lines[line].reserved_bytes, rounded);
     }
     pthread_mutex_unlock(&account->lock);
     if (!base) {
         bt_heap_free(mapping);
         return bt_fail_sys(err, sys, "reserve_failed", "host/%s: the system refused %s of address space",
-                           bt_line_name(at), BT_SIZE(rounded));
+                           bt_line_name(line), BT_SIZE(rounded));
     }
     *ret_mapping = mapping;
     return BT_OK;
@@ -117,11 +117,11 @@ bt_status bt_account_map(bt_account *account, bt_line at, uint64_t bytes, bt_map
 
 /* ---- charging, under the lock ---------------------------------------------------------------------------------- */
 
-static uint64_t line_charge(const line *l) {
+static uint64_t line_charge(const account_line *l) {
     return l->committed_bytes + l->noted_bytes; /* both are part of charged_bytes, which never wraps */
 }
 
-static void raise_peak(line *l) {
+static void raise_peak(account_line *l) {
     l->peak_committed_bytes = bt_max_u64(l->peak_committed_bytes, line_charge(l));
 }
 
@@ -159,13 +159,12 @@ static const char *mib(uint64_t bytes, char text[MIB_TEXT]) {
 
 #define MIB(bytes) mib((bytes), (char[MIB_TEXT]){0})
 
-/* May bytes more be charged on a line, of which moved are charged elsewhere already? */
+/* May bytes more be charged on a line, of which moved are charged elsewhere already? A move adds nothing to the sum:
+ * even an overdrawn budget does not keep a charge on the wrong line. */
 static bt_status check_charge(const bt_account *account, bt_line at, uint64_t bytes, uint64_t moved, bt_error *err) {
-    const line *l = &account->lines[at];
+    const account_line *l = &account->lines[at];
     uint64_t line_left = bt_sat_sub_u64(l->cap_bytes, line_charge(l));
     uint64_t budget_left = bt_sat_add_u64(bt_sat_sub_u64(account->budget_bytes, account->charged_bytes), moved);
-    /* A move adds nothing to the sum: even an overdrawn budget must not keep a charge on the wrong line. */
-    if (moved >= bytes) budget_left = UINT64_MAX;
     uint64_t left = bt_min_u64(line_left, budget_left);
     if (bytes <= left) return BT_OK;
     if (budget_left <= line_left) {
@@ -192,7 +191,7 @@ bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t b
         status = check_charge(account, mapping->line, bytes, 0, err);
     }
     if (status == BT_OK) {
-        line *l = &account->lines[mapping->line];
+        account_line *l = &account->lines[mapping->line];
         mapping->committed_bytes += bytes;
         l->committed_bytes += bytes;
         account->charged_bytes += bytes; /* <= budget_bytes <= UINT64_MAX: check_charge */
@@ -216,23 +215,23 @@ void bt_account_release(bt_account *account, bt_mapping *mapping, uint64_t bytes
     pthread_mutex_unlock(&account->lock);
 }
 
-bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line to, bt_error *err) {
-    if (!is_line(to)) {
-        return bt_fail(err, BT_E_ARG, "mapping_line", BT_MEASURE_NONE, 0, 0, "there is no line %u", (unsigned)to);
+bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line line, bt_error *err) {
+    if (!is_line(line)) {
+        return bt_fail(err, BT_E_ARG, "mapping_line", BT_MEASURE_NONE, 0, 0, "there is no line %u", (unsigned)line);
     }
     pthread_mutex_lock(&account->lock);
     bt_status status = BT_OK;
-    if (to != mapping->line) {
+    if (line != mapping->line) {
         uint64_t charge = mapping->committed_bytes;
-        status = check_charge(account, to, charge, charge, err);
+        status = check_charge(account, line, charge, charge, err);
         if (status == BT_OK) {
-            line *from = &account->lines[mapping->line];
-            line *l = &account->lines[to];
+            account_line *from = &account->lines[mapping->line];
+            account_line *l = &account->lines[line];
             from->committed_bytes -= charge;
             from->reserved_bytes -= mapping->bytes;
             l->committed_bytes += charge;
             l->reserved_bytes = bt_sat_add_u64(l->reserved_bytes, mapping->bytes);
-            mapping->line = to;
+            mapping->line = line;
             raise_peak(l);
         }
     }
@@ -258,10 +257,10 @@ void bt_account_unmap(bt_account *account, bt_mapping *mapping) {
 
 /* ---- measuring -------------------------------------------------------------------------------------------------- */
 
-void bt_account_note(bt_account *account, bt_line at, uint64_t resident_bytes) {
-    if (!is_line(at)) return;
+void bt_account_note(bt_account *account, bt_line line, uint64_t resident_bytes) {
+    if (!is_line(line)) return;
     pthread_mutex_lock(&account->lock);
-    line *l = &account->lines[at];
+    account_line *l = &account->lines[line];
     account->charged_bytes -= l->noted_bytes;
     /* Saturating, so that a nonsense note refuses everything that follows instead of wrapping to a small sum. */
     l->noted_bytes = bt_min_u64(resident_bytes, UINT64_MAX - account->charged_bytes);
@@ -279,18 +278,18 @@ void bt_account_measure(bt_account *account) {
         if (bytes > 0) resident[mapping->line] += (uint64_t)bytes;
     }
     for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
-        line *l = &account->lines[i];
+        account_line *l = &account->lines[i];
         l->resident_bytes = resident[i];
         l->peak_resident_bytes = bt_max_u64(l->peak_resident_bytes, bt_sat_add_u64(l->resident_bytes, l->noted_bytes));
     }
     pthread_mutex_unlock(&account->lock);
 }
 
-void bt_account_use(bt_account *account, bt_line at, bt_line_use *ret) {
+void bt_account_use(bt_account *account, bt_line line, bt_line_use *ret) {
     *ret = (bt_line_use){0};
-    if (!is_line(at)) return;
+    if (!is_line(line)) return;
     pthread_mutex_lock(&account->lock);
-    const line *l = &account->lines[at];
+    const account_line *l = &account->lines[line];
     *ret = (bt_line_use){
         .planned_bytes = l->cap_bytes,
         .reserved_bytes = l->reserved_bytes,

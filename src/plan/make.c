@@ -48,7 +48,7 @@ static bt_status ask_make(const bt_problem *problem, bt_ask *ret, bt_error *err)
     bool unlimited = problem->budget_state == BT_READING_UNLIMITED || w->budget_kind == BT_BUDGET_OFF;
     bt_ask ask = {
         .budget_bytes = unlimited ? UINT64_MAX : problem->budget_bytes,
-        .n_ctx_start = ctx_start(problem),
+        .n_ctx_start = bt_ctx_round(&problem->costs[0], ctx_start(problem)),
         .n_ctx_min = problem->costs[0].ctx_min,
         .n_ctx_step = problem->costs[0].ctx_step,
         .n_slots = w->n_buffers > 0 ? w->n_buffers : N_SLOTS_DEFAULT,
@@ -96,13 +96,15 @@ static uint64_t not_weights(const bt_ledger *ledger) {
 }
 
 static void ctx_reason_make(const bt_ask *ask, const bt_costs *costs, bt_plan *plan) {
-    const char *of = plan->n_ctx_requested > 0 ? "asked for" : "by default";
+    bool asked = plan->n_ctx_requested > 0;
+    uint32_t from = asked ? plan->n_ctx_requested : ask->n_ctx_start;
+    const char *of = asked ? "asked for" : "by default";
     const char *why = plan->verdict == BT_REFUSED      ? "the lowest tried"
                       : ask->policy == BT_POLICY_SPEED ? "a smaller one is faster"
                                                        : "the budget holds no more";
     if (plan->n_ctx < bt_ctx_round(costs, ask->n_ctx_start)) {
-        (void)snprintf(plan->ctx_reason, sizeof plan->ctx_reason, "%s (%" PRIu32 " %s)", why, ask->n_ctx_start, of);
-    } else if (plan->n_ctx_requested > 0 && plan->n_ctx != plan->n_ctx_requested) {
+        (void)snprintf(plan->ctx_reason, sizeof plan->ctx_reason, "%s (%" PRIu32 " %s)", why, from, of);
+    } else if (asked && plan->n_ctx != plan->n_ctx_requested) {
         (void)snprintf(plan->ctx_reason, sizeof plan->ctx_reason, "rounded up to a multiple of %" PRIu32,
                        costs->ctx_align);
     }

@@ -270,11 +270,14 @@ bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ct
 
 /* ---- --policy speed ---- */
 
-/* Time of a pass; where a rate is unknown, what it is monotone in: the bytes read, counted double without overlap. */
+/* Time of a pass; where a rate is unknown, what it is monotone in: the bytes read, counted double without overlap. One
+ * of the two for all candidates: they are compared. */
 static uint64_t pass_time(const bt_search *search, const bt_candidate *c) {
     uint64_t ns = 0;
     bt_bound bound;
-    if (bt_forecast_ns(search->problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots, &ns, &bound))
+    bool known = bt_forecast_ns(search->problem, 1, search->weight_bytes_per_pass, c->n_slots, &ns, &bound);
+    if (known &&
+        bt_forecast_ns(search->problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots, &ns, &bound))
         return ns;
     return bt_sat_mul_u64(c->read_bytes_per_pass, c->n_slots == 1 ? 2 : 1);
 }

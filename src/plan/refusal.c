@@ -79,9 +79,9 @@ static void message_make(const bt_search *search, const bt_ask *ask, const bt_mi
                            bt_ctx_round(&search->costs[lowest.cost_index], lowest.n_ctx));
     }
     (void)snprintf(refusal->message, sizeof refusal->message,
-                   "context %" PRIu32 " needs at least %s%s, the memory budget is %s",
+                   "context %" PRIu32 " needs at least %s%s, the memory budget is %s: %s short",
                    bt_ctx_round(&search->costs[minimum->cost_index], minimum->n_ctx), BT_SIZE(minimum->need_bytes),
-                   least, BT_SIZE(ask->budget_bytes));
+                   least, BT_SIZE(ask->budget_bytes), BT_SIZE(bt_sat_sub_u64(minimum->need_bytes, ask->budget_bytes)));
 }
 
 void bt_refusal_make(const bt_search *search, const bt_ask *ask, const bt_minimum *minimum, bt_refusal *ret) {

@@ -362,12 +362,13 @@ bt_status bt_ring_acquire(bt_ring *ring, uint32_t unit, void **ret_image, bt_err
     ring->stats.acquired++;
     ring->resting = false;
     uint32_t head = ring->head;
+    bool foreseen = find_slot(ring, unit) != NO_SLOT;
     uint32_t at = NO_SLOT;
     BT_TRY(take(ring, unit, &at, err));
     guess(ring); /* behind the unit's own read, if it has one: requests go out in order */
     slot *s = &ring->slots[at];
     bool hit = s->state == SLOT_READY || bt_reader_is_done(ring->reader, s->job);
-    if (hit)
+    if (hit && foreseen)
         ring->stats.hits++;
     else
         ring->stats.stalls++;

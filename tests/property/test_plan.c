@@ -315,6 +315,7 @@ static bool set_allowed(const bt_costs *c, uint32_t set) {
 static bool brute_force(uint64_t budget, rank *ret) {
     const bt_wishes *wish = &w.problem.wishes;
     uint32_t start = wish->n_ctx ? wish->n_ctx : w.problem.n_ctx_train < 4096 ? w.problem.n_ctx_train : 4096;
+    start = (start + 255) / 256 * 256;
     bool steps = !wish->n_ctx || wish->allow_ctx_reduction;
     uint32_t depth[2] = {wish->n_buffers ? wish->n_buffers : 2, 1};
     bool found = false;

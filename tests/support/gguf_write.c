@@ -163,9 +163,10 @@ void gw_model_keys(gw *w, const gw_model *m) {
     arch_u32(w, m, "context_length", 2048);
     arch_u32(w, m, "embedding_length", m->n_embd);
     arch_u32(w, m, "feed_forward_length", m->n_ff);
+    arch_u32(w, m, "vocab_size", m->n_vocab);
+    if (m->no_heads) return;
     arch_u32(w, m, "attention.head_count", m->n_embd / 64);
     arch_u32(w, m, "attention.head_count_kv", m->n_embd / 128);
-    arch_u32(w, m, "vocab_size", m->n_vocab);
 }
 
 static void block_tensor(gw *w, uint32_t block, const char *part, uint32_t type, uint64_t ne0, uint64_t ne1) {

@@ -53,6 +53,7 @@ typedef struct gw_model {
     const char *arch;
     uint32_t n_block, n_embd, n_ff, n_vocab, type;
     bool tied;
+    bool no_heads; /* leave the head counts to the test */
 } gw_model;
 void gw_model_keys(gw *w, const gw_model *m);
 void gw_model_block(gw *w, const gw_model *m, uint32_t block);
