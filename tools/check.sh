@@ -12,6 +12,7 @@ sh tools/setup.sh check
 
 stage "format and scripts"
 sh tools/check-format.sh
+python3 tools/check-errors.py
 if command -v shellcheck >/dev/null 2>&1; then shellcheck --severity=warning tools/*.sh; fi
 
 stage "build: release"

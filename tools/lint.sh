@@ -15,7 +15,8 @@ log=$build_dir/lint.log
 # that includes it: each is shown once, and the log has the code around it.
 if ! run-clang-tidy-19 -quiet -j "${JOBS:-$(nproc)}" -p "$build_dir" \
     -extra-arg=-Wno-unknown-warning-option "$files" >"$log" 2>&1; then
-    grep -E ': (error|warning): ' "$log" | sort -u >&2 || tail -n 20 "$log" >&2
+    findings=$(grep -E ': (error|warning): ' "$log" | sort -u)
+    if [ -n "$findings" ]; then printf '%s\n' "$findings" >&2; else tail -n 20 "$log" >&2; fi
     echo "lint: findings above; all of the output is in $log" >&2
     exit 1
 fi

@@ -12,6 +12,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "engine/price.h"
 
 #include <signal.h>
 #include <string.h>
@@ -171,11 +172,13 @@ void bt_running_close(bt_running *running) {
 
 /* ---- measuring ---- */
 
-/* Heap that came after loading belongs to graphs and samplers: the line compute. */
+/* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */
 static void measure_lines(bt_running *running, bt_measured *measured) {
     bt_account *account = bt_engine_account(running->engine);
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), running->loaded_heap_bytes);
-    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes);
+    uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
+    bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
+    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - sampler_bytes);
     bt_account_measure(account);
     uint64_t explained = 0;
     for (int line = 0; line < BT_LINE_COUNT; line++) {

@@ -224,6 +224,10 @@ void bt_engine_close(bt_engine *engine) {
     bt_heap_free(engine);
 }
 
+bt_status bt_engine_check(const bt_engine *engine, bt_error *err) {
+    return bt_store_check(&engine->store, engine->params.facts, err);
+}
+
 struct llama_model *bt_engine_model(bt_engine *engine) {
     return engine->model;
 }

@@ -44,6 +44,9 @@ bt_device *bt_engine_device(bt_engine *engine);
 bt_account *bt_engine_account(bt_engine *engine);
 const bt_reader *bt_engine_reader(const bt_engine *engine); /* NULL when measuring */
 const bt_engine_load *bt_engine_load_read(const bt_engine *engine);
+/* The model's files are still those that were planned for: BT_E_IO, code "model_changed", when one was written to or
+ * truncated since. A file replaced by another of its name stays readable through our descriptors, and is no error. */
+BT_MUST_CHECK bt_status bt_engine_check(const bt_engine *engine, bt_error *err);
 /* Heap of this process that no mapping of ours explains, now. */
 uint64_t bt_engine_heap_bytes(bt_engine *engine);
 /* Resident bytes of all mappings, now. */

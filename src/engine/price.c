@@ -14,6 +14,7 @@
 #include "engine/price.h"
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
@@ -31,6 +32,10 @@
 #define FILL_TOKENS_MAX 8192u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
+
+uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
+    return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
+}
 
 static bool write_all(int fd, const void *data, size_t bytes) {
     const uint8_t *at = data;
@@ -62,23 +67,18 @@ static bool read_all(int fd, void *data, size_t bytes) {
 
 /* ---- grandchild: one point ---- */
 
-/* Any token will do: nothing is computed. */
+/* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it. */
 static bt_status fill_context(bt_session *session, uint32_t n_ubatch, uint32_t n_outputs_max, bt_error *err) {
-    int32_t tokens[512];
-    uint8_t wants[512];
-    memset(tokens, 0, sizeof tokens);
     uint32_t n_ctx = bt_session_n_ctx(session);
-    uint32_t n_fill = n_ctx <= FILL_TOKENS_MAX ? n_ctx - 1 : n_ubatch;
-    if (n_fill >= n_ctx)
-        n_fill = n_ctx - 1;
-    while (n_fill > 0) {
-        uint32_t n = (uint32_t)bt_min_u64(bt_min_u64(n_fill, n_ubatch), sizeof tokens / sizeof *tokens);
-        for (uint32_t i = 0; i < n; i++)
-            wants[i] = i + n_outputs_max >= n;
-        BT_TRY(bt_session_decode(session, tokens, n, wants, err));
-        n_fill -= n;
-    }
-    return bt_session_decode(session, tokens, 1, NULL, err);
+    uint32_t n = (uint32_t)bt_min_u64(n_ctx <= FILL_TOKENS_MAX ? n_ctx : n_ubatch, n_ctx) - 1;
+    int32_t *tokens = bt_heap_array((size_t)n + 1, sizeof *tokens);
+    uint8_t *wants = bt_heap_array((size_t)n + 1, sizeof *wants);
+    if (!tokens || !wants)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for %u tokens", n);
+    for (uint32_t i = 0; i < n; i++)
+        wants[i] = i + n_outputs_max >= n;
+    BT_TRY(bt_session_decode(session, tokens, n, wants, err));
+    return bt_session_decode(session, tokens, 1, NULL, err); /* what was taken goes with the process */
 }
 
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
@@ -111,7 +111,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->compute_bytes = bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page +
                            heap_bytes;
     price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) +
-                          (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
+                          bt_price_sampler_bytes(facts);
     bt_line_use use;
     bt_account_use(bt_engine_account(engine), BT_LINE_METADATA, &use);
     price->metadata_bytes += use.peak_committed_bytes;
@@ -140,7 +140,8 @@ static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price,
     bt_account_use(bt_engine_account(*ret_engine), BT_LINE_STAGING, &use);
     price->staging_bytes = use.peak_committed_bytes;
     bt_account_use(bt_engine_account(*ret_engine), BT_LINE_OUTPUT_NORM, &use);
-    price->small_bytes = use.committed_bytes;
+    uint64_t page = bt_os_page_bytes();
+    price->small_bytes = (use.committed_bytes + page - 1) / page * page;
     price->vocab_bytes = measured->vocab_bytes;
     price->load_peak_bytes = bt_sat_sub_u64(measured->peak_rss_bytes, measured->start_rss_bytes);
     /* tables of the device and the files: what opening added beside the vocabulary */

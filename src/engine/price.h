@@ -19,6 +19,9 @@ typedef struct bt_price {
     bt_error error;           /* status not BT_OK: this point cannot be had, and why */
 } bt_price;
 
+/* What a sampler holds: one candidate per vocabulary entry. Part of the line logits. */
+uint64_t bt_price_sampler_bytes(const bt_facts *facts);
+
 /* Price all points. wishes: KV types, flash attention, parallel sequences, batch. BT_E_IO, code "price_child", when the
  * child dies; otherwise each point carries its own failure. */
 BT_MUST_CHECK bt_status bt_price_points(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,

@@ -170,6 +170,7 @@ bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t
     if (n > session->n_ctx - session->n_used)
         return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n, session->n_ctx,
                        "%u tokens do not fit: %u of the context's %u are used", n, session->n_used, session->n_ctx);
+    BT_TRY(bt_engine_check(session->engine, err));
     for (uint32_t done = 0; done < n;) {
         uint32_t some = (uint32_t)bt_min_u64(n - done, session->params.n_batch);
         const uint8_t *wants = wants_logits ? wants_logits + done : NULL;

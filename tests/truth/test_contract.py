@@ -18,7 +18,7 @@ MARGIN = 16 * harness.MIB
 
 def run_in_box(model, budget, limit, *args):
     # The prompt fills more than half of the context, generation the rest: a full micro-batch and a full cache.
-    prompt = harness.PROMPT * 4
+    prompt = harness.PROMPT * 5
     with tempfile.NamedTemporaryFile(suffix=".json") as stats:
         command = [harness.BIN, "run", model, "-p", prompt, "-n", "-1", "--ignore-eos", "-c", CTX, "--greedy", "--io",
                    "direct", "--ram-budget", budget, "--stats", stats.name, *args]

@@ -371,20 +371,32 @@ static void long_and_strange_paths_are_shown_cut_and_plain(void **state) {
     assert_non_null(strstr(source, "n/leaf memory.max"));
 }
 
-static void mountinfo_longer_than_the_buffer_is_read_on(void **state) {
-    (void)state;
-    start_v2();
-    make_folder(BAD_ROOT "/proc/self");
+/* n_before bytes of other mounts, then the one that counts. */
+static void put_long_mountinfo(size_t n_before) {
+    static const char other[] = "8 1 0:8 / /var/lib/layers/0123456789 rw,relatime - overlay overlay rw\n";
     FILE *file = fopen(BAD_ROOT "/proc/self/mountinfo", "wb");
     assert_non_null(file);
     if (!file) return;
-    for (int i = 0; i < 5000; i++)
-        assert_true(fprintf(file, "%d 1 0:%d / /var/lib/layers/%d rw,relatime - overlay overlay rw\n", i, i, i) > 0);
-    assert_true(fprintf(file, "9 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n") > 0);
+    size_t n = 0;
+    for (; n + strlen(other) <= n_before; n += strlen(other))
+        assert_true(fputs(other, file) >= 0);
+    for (; n < n_before; n++)
+        assert_true(fputc(n + 1 < n_before ? 'x' : '\n', file) != EOF);
+    assert_true(fputs("9 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", file) >= 0);
     assert_int_equal(fclose(file), 0);
-    probe(BAD_ROOT);
-    expect_chain(2, 1);
-    expect_available(927, "cgroup v2 /a memory.max");
+}
+
+static void mountinfo_longer_than_the_buffer_is_read_on(void **state) {
+    (void)state;
+    /* far behind it, and where the line falls on its end */
+    static const size_t n_before[] = {(size_t)5 * BT_PROC_TEXT_MAX, BT_PROC_TEXT_MAX - 20, BT_PROC_TEXT_MAX};
+    start_v2();
+    for (size_t i = 0; i < sizeof n_before / sizeof n_before[0]; i++) {
+        put_long_mountinfo(n_before[i]);
+        probe(BAD_ROOT);
+        expect_chain(2, 1);
+        expect_available(927, "cgroup v2 /a memory.max");
+    }
 }
 
 /* ---- parsers ---------------------------------------------------------------------------------------------------- */
@@ -495,6 +507,20 @@ static void cpu_max_is_whole_cores(void **state) {
         assert_false(bt_cgroup_cpu_max_parse(bad[i], &cores));
 }
 
+static void the_lowest_quota_of_the_chain_counts(void **state) {
+    (void)state;
+    start_v2();
+    put("/proc/self", "cgroup", "0::/a/b/c\n");
+    put("/sys/fs/cgroup/a/b/c", "cpu.max", "600000 100000\n");
+    put("/sys/fs/cgroup/a/b", "cpu.max", "noise\n"); /* costs speed at most: passed over */
+    put("/sys/fs/cgroup/a", "cpu.max", "300000 100000\n");
+    bt_known cores = bt_cgroup_cores(BAD_ROOT);
+    assert_true(cores.known && cores.value == 3);
+    put("/sys/fs/cgroup/a", "cpu.max", "900000 100000\n");
+    cores = bt_cgroup_cores(BAD_ROOT);
+    assert_true(cores.known && cores.value == 6);
+}
+
 static void a_machine_from_a_file_names_its_file(void **state) {
     (void)state;
     memset(&machine, 0, sizeof machine);
@@ -538,6 +564,7 @@ int main(void) {
         cmocka_unit_test(limits_tell_none_from_malformed),
         cmocka_unit_test(stat_counts_clean_file_cache_only),
         cmocka_unit_test(cpu_max_is_whole_cores),
+        cmocka_unit_test(the_lowest_quota_of_the_chain_counts),
         cmocka_unit_test(a_machine_from_a_file_names_its_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
