@@ -37,6 +37,7 @@ static void catch_signals(void) {
     action.sa_handler = on_signal;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, reported as such */
 }
 
 int bt_running_signal(void) {

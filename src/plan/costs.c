@@ -51,7 +51,8 @@
 static void row_window(const bt_tensor *tensor, bt_plan_unit *unit) {
     uint64_t pages = bt_sat_add_u64(tensor->row_bytes, UINT64_C(2) * BT_PAGE_BYTES - 1) / BT_PAGE_BYTES * BT_PAGE_BYTES;
     unit->token_rows_bytes = bt_sat_add_u64(tensor->row_bytes, ROW_ID_BYTES);
-    unit->rows_bytes = bt_sat_add_u64(bt_sat_mul_u64(pages, ROWS_AT_ONCE), 2 * BT_PAGE_BYTES); /* and both aligned */
+    unit->rows_bytes =
+        bt_sat_add_u64(bt_sat_mul_u64(pages, ROWS_AT_ONCE), UINT64_C(2) * BT_PAGE_BYTES); /* and both aligned */
 }
 
 bt_status bt_costs_units(const bt_facts *facts, bt_arena *arena, bt_plan_unit **ret_units, bt_error *err) {

@@ -158,8 +158,8 @@ static void unknown_say(const bt_problem *problem, bt_plan *plan) {
 }
 
 bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    bt_ask ask;
-    bt_search search;
+    bt_ask ask = {0};
+    bt_search search = {0};
     BT_TRY(wishes_check(problem, err));
     BT_TRY(ask_make(problem, &ask, err));
     BT_TRY(bt_search_make(problem, arena, &search, err));
@@ -171,7 +171,7 @@ bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_
 
     bt_plan plan = {0};
     if (problem->kv_known) bt_ladder_make(&search, &ask, plan.ladder);
-    bt_candidate best;
+    bt_candidate best = {0};
     bool found = bt_search_best(&search, &ask, &best);
     if (!found) bt_search_minimum_take(&search, &minimum, &best);
     plan_fill(problem, &search, &ask, &best, &plan);

@@ -224,7 +224,7 @@ uint64_t bt_pins_choose(bt_pin_scratch *scratch, const bt_pin_class *classes, ui
         return total;
     }
     uint32_t n = chain_make(scratch, classes, n_classes, ret_counts);
-    if (n == 0 || total == UINT64_MAX) return 0; /* sizes beyond 64 bits: nothing is pinned */
+    if (n == 0 || cell == 0 || total == UINT64_MAX) return 0; /* sizes beyond 64 bits: nothing is pinned */
     if (n <= TRY_ALL_MAX && total / cell > scratch->n_cells)
         return try_all(scratch, classes, n, room_bytes, ret_counts);
     return choose_windowed(scratch, classes, n, total, room_bytes, ret_counts);

@@ -44,10 +44,11 @@ static uint64_t page_tables(uint64_t bytes, uint32_t divisor) {
     return bytes / divisor + (bytes % divisor != 0);
 }
 
-/* The most that all other lines may be, so that with page tables they fit the budget. */
+/* The most that all other lines may be, so that with page tables they fit the budget: b d / (d + 1) is what it would be
+ * without rounding up, so never less. */
 static uint64_t without_page_tables(uint64_t budget, uint32_t divisor) {
     if (divisor == 0 || budget == UINT64_MAX) return budget;
-    uint64_t bytes = bt_mul_div_u64(budget, divisor, (uint64_t)divisor + 1) + 1;
+    uint64_t bytes = bt_mul_div_u64(budget, divisor, (uint64_t)divisor + 1);
     while (bytes > 0 && bt_sat_add_u64(bytes, page_tables(bytes, divisor)) > budget)
         bytes--;
     return bytes;
@@ -170,6 +171,7 @@ static void tables_place(bt_search *search, const bt_costs *costs, uint64_t room
 static void counts_choose(bt_search *search, const bt_pin_mode *mode, uint32_t n_slots, uint64_t slack, uint64_t room) {
     uint64_t best = 0;
     bool found = false;
+    memset(search->counts_best, 0, mode->n_classes * sizeof *search->counts_best);
     for (uint32_t k = mode->n_steps; k-- > 0;) {
         const bt_pin_step *step = &mode->steps[k];
         uint64_t ring = bt_sat_mul_u64(n_slots, bt_sat_add_u64(step->slot_bytes, slack));

@@ -42,6 +42,7 @@ SAMPLE_S = 0.002
 REMOVE_TRIES = 200
 REMOVE_WAIT_S = 0.02
 SKIP = 77
+NAME = "burthen-test-"  # then the caller's process id
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -132,6 +133,17 @@ def _upwards(mount, group):
         yield mount
 
 
+def _sweep(parent):
+    """Remove the empty groups of callers that were killed before they could."""
+    for folder in parent.glob(NAME + "*"):
+        owner = folder.name[len(NAME) :].split("-")[0]
+        if not pathlib.Path(f"/proc/{owner}").exists():
+            try:
+                folder.rmdir()
+            except OSError:
+                pass  # not empty, or gone
+
+
 class Box:
     """One memory cgroup, as a context manager."""
 
@@ -157,9 +169,10 @@ class Box:
         v1, v2 = _mounts()
         own_v1, own_v2 = _own_groups()
         reasons = []
-        name = f"burthen-test-{os.getpid()}-{time.monotonic_ns()}"
+        name = f"{NAME}{os.getpid()}-{time.monotonic_ns()}"
         if v1 is not None:
             for parent in _upwards(v1, own_v1):
+                _sweep(parent)
                 try:
                     (parent / name).mkdir()
                     return 1, parent / name
@@ -167,6 +180,7 @@ class Box:
                     reasons.append(f"{parent}: {error.strerror}")
         if v2 is not None:
             for parent in _upwards(v2, own_v2):
+                _sweep(parent)
                 try:
                     folder = parent / name
                     folder.mkdir()

@@ -9,6 +9,7 @@
 
 #include "plan/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -33,7 +34,7 @@ static void machine_set_unreadable(void) {
 static void level_add(const char *path, uint64_t limit, uint64_t usage, uint64_t reclaimable) {
     bt_cgroup_level *level = &m.cgroup[m.n_cgroup_levels++];
     *level = (bt_cgroup_level){.limit = {true, limit}, .usage_bytes = usage, .reclaimable_bytes = reclaimable};
-    strcpy(level->path, path);
+    (void)snprintf(level->path, sizeof level->path, "%s", path);
 }
 static const bt_wishes automatic = {.budget_kind = BT_BUDGET_AUTO};
 static bt_wishes asked(uint64_t bytes) {
@@ -76,7 +77,7 @@ static void auto_takes_the_tightest_level(void **state) {
 static void auto_unknown_is_unlimited(void **state) {
     (void)state;
     machine_set_unreadable();
-    strcpy(m.pools[0].reason, "no MemAvailable");
+    (void)snprintf(m.pools[0].reason, sizeof m.pools[0].reason, "%s", "no MemAvailable");
     m.pools[0].free_bytes = 5; /* not a reading */
     bt_budget b = bt_budget_resolve(&m, &automatic);
     assert_int_equal(b.bytes, UINT64_MAX);
@@ -116,7 +117,7 @@ static void asked_is_cut_by_limits(void **state) {
     w = asked(2 * GIB - 500 * MIB);
     assert_string_equal(bt_budget_resolve(&m, &w).source, "asked");
     m.pools[0].limit = (bt_known){true, 1 * GIB};
-    strcpy(m.pools[0].limit_source, "RLIMIT_AS");
+    (void)snprintf(m.pools[0].limit_source, sizeof m.pools[0].limit_source, "%s", "RLIMIT_AS");
     b = bt_budget_resolve(&m, &w);
     assert_int_equal(b.bytes, 1 * GIB);
     assert_string_equal(b.source, "limit RLIMIT_AS (asked 1.51 GiB)");

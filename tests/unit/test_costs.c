@@ -188,7 +188,7 @@ static void compute_moe(void **state) {
                        .tensors = &up,
                        .n_tensors = 1};
     assert_int_equal(bt_costs_formula(&facts, &w, &no_base, 512, &costs, NULL), BT_OK);
-    uint64_t work = 2048 * 292 / 256 * 512 + 512 * KIB + 8 * 128 * 8 * 512;
+    uint64_t work = UINT64_C(2048) * 292 / 256 * 512 + 512 * KIB + UINT64_C(8) * 128 * 8 * 512;
     assert_int_equal(costs.line[BT_LINE_COMPUTE].fixed_bytes + 32768 * costs.line[BT_LINE_COMPUTE].per_ctx_bytes,
                      120 * MIB + work + MIB);
 }
@@ -207,19 +207,19 @@ static void other_lines(void **state) {
     bt_costs c;
     assert_int_equal(bt_costs_formula(&facts, &w, &base, 256, &c, NULL), BT_OK);
     assert_int_equal(c.line[BT_LINE_BASE].fixed_bytes, 8 * MIB);
-    assert_int_equal(c.line[BT_LINE_VOCAB].fixed_bytes, 5 + 300 * 128256);
+    assert_int_equal(c.line[BT_LINE_VOCAB].fixed_bytes, 5 + UINT64_C(300) * 128256);
     assert_int_equal(c.line[BT_LINE_METADATA].fixed_bytes, 1000);
-    assert_int_equal(c.line[BT_LINE_LOGITS].fixed_bytes, 4 * 128256 * 3);
+    assert_int_equal(c.line[BT_LINE_LOGITS].fixed_bytes, UINT64_C(4) * 128256 * 3);
     assert_int_equal(c.line[BT_LINE_OUTPUT_NORM].fixed_bytes, 77777);
     assert_int_equal(c.line[BT_LINE_STAGING].fixed_bytes, 4 * MIB + 256 * KIB);
-    assert_int_equal(c.line[BT_LINE_THREADS].fixed_bytes, 4 * 128 * KIB);
+    assert_int_equal(c.line[BT_LINE_THREADS].fixed_bytes, UINT64_C(4) * 128 * KIB);
     assert_int_equal(c.line[BT_LINE_RING].fixed_bytes, 0);
     assert_int_equal(c.page_table_divisor, 512);
     assert_int_equal(c.ctx_align, 768);
     assert_int_equal(c.ctx_step, 768);
     assert_int_equal(c.ctx_min, 768);
     assert_int_equal(c.n_ubatch, 256);
-    assert_int_equal(c.load_peak_bytes, 8 * MIB + 5 + 700 * 128256 + 1000 + 77777 + 4 * MIB + 256 * KIB);
+    assert_int_equal(c.load_peak_bytes, 8 * MIB + 5 + UINT64_C(700) * 128256 + 1000 + 77777 + 4 * MIB + 256 * KIB);
 }
 
 static void unknown_kv_is_no_line(void **state) {

@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-#define BLOCK  10000u
-#define HEAD   3000u
-#define TABLE  50000u
-#define ROWS   400u
-#define BASE   100000u
-#define CELL   10u /* KV bytes a token */
-#define UBATCH 2u  /* compute bytes for each token of the micro-batch */
+#define BLOCK  UINT64_C(10000)
+#define HEAD   UINT64_C(3000)
+#define TABLE  UINT64_C(50000)
+#define ROWS   UINT64_C(400)
+#define BASE   UINT64_C(100000)
+#define CELL   UINT64_C(10) /* KV bytes a token */
+#define UBATCH UINT64_C(2)  /* compute bytes for each token of the micro-batch */
 
 static bt_costs costs[3];
 static bt_plan_unit units[12];

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""What goes wrong in the middle is an error with a name: a model truncated or written to while text is generated, a
+signal, a reader of the output that goes away. No signal kills the program, and the exit code says what it was."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import harness
+
+harness.require(harness.SMOLLM2)
+checks = harness.Checks()
+
+
+def start(model, n=2000, budget="64M"):
+    """A run that streams and goes on for a while; returns when its first token is out."""
+    command = [harness.BIN, "run", model, "-p", harness.PROMPT, "-n", str(n), "--ignore-eos", "-c", "4096", "--greedy",
+               "--allow-ctx-reduction", "--ram-budget", budget, "--quiet"]
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=harness.environment())
+    checks.check(process.stdout.read(1) != b"", "no text came")
+    return process
+
+
+def finish(process, timeout=60):
+    try:
+        _, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None, "it went on"
+    return process.returncode, stderr.decode(errors="replace")
+
+
+with tempfile.TemporaryDirectory(dir=harness.MODELS) as folder:
+    model = pathlib.Path(folder) / "copy.gguf"
+
+    shutil.copy(harness.SMOLLM2, model)
+    process = start(model)
+    os.truncate(model, model.stat().st_size // 2)
+    code, stderr = finish(process)
+    checks.check(code == 1, f"truncated: exit {code}: {stderr}")
+    checks.check("copy.gguf" in stderr, f"truncated: the file is not named: {stderr}")
+
+    shutil.copy(harness.SMOLLM2, model)
+    process = start(model)
+    with open(model, "r+b") as file:
+        file.seek(model.stat().st_size // 2)
+        file.write(b"\0" * 4096)
+    code, stderr = finish(process)
+    checks.check(code == 1 and "copy.gguf has changed" in stderr, f"written to: exit {code}: {stderr}")
+
+    # Replaced by another file of its name: the one that was opened is still there for us, whole.
+    shutil.copy(harness.SMOLLM2, model)
+    process = start(model, n=40)
+    other = pathlib.Path(folder) / "other"
+    other.write_bytes(b"not a model")
+    os.replace(other, model)
+    code, stderr = finish(process)
+    checks.check(code == 0, f"replaced: exit {code}: {stderr}")
+
+for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    process = start(harness.SMOLLM2)
+    time.sleep(0.2)
+    process.send_signal(number)
+    code, stderr = finish(process)
+    checks.check(code == expected, f"signal {number}: exit {code}: {stderr}")
+
+process = start(harness.SMOLLM2)
+process.stdout.close()
+process.stdout = None
+code, stderr = finish(process)
+checks.check(code == 1 and "standard output" in stderr, f"output closed: exit {code}: {stderr}")
+
+checks.end()
