@@ -23,14 +23,14 @@ static int score(bt_running *running, const bt_text *text) {
     int32_t *tokens = NULL;
     uint32_t n = 0;
     bt_perplexity result;
-    bt_status status = bt_session_tokenize(running->engine, bt_text_str(text), text->n_bytes, true, false, &tokens, &n, &err);
+    bt_status status =
+        bt_session_tokenize(running->engine, bt_text_str(text), text->n_bytes, true, false, &tokens, &n, &err);
     uint32_t max_chunks = running->options->n_chunks < 0 ? UINT32_MAX : (uint32_t)running->options->n_chunks;
     if (status == BT_OK)
         status = bt_perplexity_compute(running->session, tokens, n, running->plan.n_ubatch, max_chunks, on_chunk, NULL,
                                        &result, &err);
     bt_heap_free(tokens);
-    if (status != BT_OK)
-        return bt_running_fail(&err);
+    if (status != BT_OK) return bt_running_fail(&err);
     (void)printf("\nFinal estimate: PPL = %.4lf +/- %.5lf\n", result.value, result.error);
     bt_measured measured;
     memset(&measured, 0, sizeof measured);
@@ -39,26 +39,35 @@ static int score(bt_running *running, const bt_text *text) {
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
+/* Load, score, close. */
+static int open_and_score(const bt_cli_options *options, const char *model, const bt_text *text) {
+    bt_running *running = bt_heap_alloc(sizeof *running);
+    if (!running) {
+        bt_error err = {0};
+        (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
+        return bt_cli_fail(&err);
+    }
+    int code = bt_running_open(options, model, bt_perplexity_outputs, running);
+    if (code == 0) {
+        code = score(running, text);
+        bt_running_close(running);
+    }
+    bt_heap_free(running);
+    return code;
+}
+
+static bt_status read_text(const bt_cli_options *options, bt_text *text, bt_error *err) {
+    if (!options->prompt_file)
+        return bt_fail(err, BT_E_ARG, "file_missing", BT_MEASURE_NONE, 0, 0, "perplexity needs a text: -f FILE");
+    return bt_cli_read_file(options->prompt_file, text, err);
+}
+
 int bt_cmd_perplexity(const bt_cli_options *options, bt_option_result *args) {
     bt_error err = {0};
     bt_text text;
     bt_text_init(&text, TEXT_MAX_BYTES);
-    bt_status status = options->prompt_file
-                           ? bt_cli_read_file(options->prompt_file, &text, &err)
-                           : bt_fail(&err, BT_E_ARG, "file_missing", BT_MEASURE_NONE, 0, 0, "perplexity needs a text: -f FILE");
-    int code = status == BT_OK ? 0 : bt_cli_fail(&err);
-    bt_running *running = code == 0 ? bt_heap_alloc(sizeof *running) : NULL;
-    if (code == 0 && !running) {
-        (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
-        code = bt_cli_fail(&err);
-    }
-    if (code == 0)
-        code = bt_running_open(options, args->args[0], bt_perplexity_outputs, running);
-    if (code == 0) {
-        code = score(running, &text);
-        bt_running_close(running);
-    }
-    bt_heap_free(running);
+    bt_status status = read_text(options, &text, &err);
+    int code = status == BT_OK ? open_and_score(options, args->args[0], &text) : bt_cli_fail(&err);
     bt_text_done(&text);
     return code;
 }

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #define PROMPT_MAX_BYTES (64u << 20) /* what one tokenization takes (engine/session.c) */
-#define TEXT_MAX_BYTES (1u << 20)    /* of the text kept for --stats */
-#define TOKENS_MAX 65536u            /* of the tokens kept for --stats */
+#define TEXT_MAX_BYTES   (1u << 20)  /* of the text kept for --stats */
+#define TOKENS_MAX       65536u      /* of the tokens kept for --stats */
 
 static uint32_t one_row(uint32_t n_ctx, uint32_t n_ubatch) {
     (void)n_ctx;
@@ -46,8 +46,7 @@ static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *use
     }
     if (out->keeps) {
         bt_text_add_n(&out->text, bytes, n_bytes);
-        if (out->n_tokens < TOKENS_MAX)
-            out->tokens[out->n_tokens++] = token;
+        if (out->n_tokens < TOKENS_MAX) out->tokens[out->n_tokens++] = token;
     }
     return bt_running_signal() == 0;
 }
@@ -63,15 +62,15 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
         BT_TRY(bt_cli_read_file(options->prompt_file ? options->prompt_file : "-", prompt, err));
     }
     if (prompt->failed)
-        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, PROMPT_MAX_BYTES, "the prompt is too long");
+        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, PROMPT_MAX_BYTES,
+                       "the prompt is too long");
     return BT_OK;
 }
 
 /* A prompt that fills the context leaves no room for an answer: refuse, with both numbers, never cut. */
 static bt_status check_prompt(const bt_running *running, uint32_t n_prompt, bt_error *err) {
     uint32_t n_ctx = bt_session_n_ctx(running->session);
-    if (n_prompt <= n_ctx)
-        return BT_OK;
+    if (n_prompt <= n_ctx) return BT_OK;
     return bt_fail(err, BT_E_ARG, "prompt_tokens", BT_MEASURE_TOKENS, n_prompt, n_ctx,
                    "the prompt has %u tokens, the context holds %u", n_prompt, n_ctx);
 }
@@ -97,8 +96,7 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
         .user = out,
     };
     bt_status status = check_prompt(running, n, err);
-    if (status == BT_OK)
-        status = bt_generate(running->session, tokens, n, &params, ret, err);
+    if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);
     bt_heap_free(tokens);
     return status;
 }
@@ -131,8 +129,7 @@ static bt_status write_stats(const bt_running *running, const bt_measured *measu
 }
 
 static void print_summary(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet)
-        return;
+    if (running->options->quiet) return;
     (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s\n",
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
@@ -145,10 +142,8 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     memset(&measured, 0, sizeof measured);
     count(generated, &measured);
     bt_running_measure(running, &measured);
-    if (generated->n_generated > 0)
-        bt_terminal_write(&out->terminal, "\n", 1);
-    if (!bt_terminal_flush(&out->terminal))
-        out->failed = true;
+    if (generated->n_generated > 0) bt_terminal_write(&out->terminal, "\n", 1);
+    if (!bt_terminal_flush(&out->terminal)) out->failed = true;
     print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
@@ -159,8 +154,7 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
         (void)bt_fail_sys(err, EPIPE, "stdout", "cannot write to standard output");
         code = bt_cli_fail(err);
     }
-    if (code == 0 && bt_running_signal() != 0)
-        code = 128 + bt_running_signal();
+    if (code == 0 && bt_running_signal() != 0) code = 128 + bt_running_signal();
     return code;
 }
 
@@ -182,26 +176,35 @@ static int run_with(bt_running *running, const bt_text *prompt, const char *gram
     return code;
 }
 
-int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
-    bt_error err = {0};
-    bt_text prompt, grammar;
-    bt_text_init(&grammar, PROMPT_MAX_BYTES);
-    bt_status status = read_prompt(options, &prompt, &err);
-    if (status == BT_OK && options->grammar_file)
-        status = bt_cli_read_file(options->grammar_file, &grammar, &err);
-    int code = status == BT_OK ? 0 : bt_cli_fail(&err);
-    bt_running *running = code == 0 ? bt_heap_alloc(sizeof *running) : NULL;
-    if (code == 0 && !running) {
+/* Load, run, close. */
+static int open_and_run(const bt_cli_options *options, const char *model, const bt_text *prompt, const char *grammar) {
+    bt_running *running = bt_heap_alloc(sizeof *running);
+    if (!running) {
+        bt_error err = {0};
         (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
-        code = bt_cli_fail(&err);
+        return bt_cli_fail(&err);
     }
-    if (code == 0)
-        code = bt_running_open(options, args->args[0], one_row, running);
+    int code = bt_running_open(options, model, one_row, running);
     if (code == 0) {
-        code = run_with(running, &prompt, options->grammar_file ? bt_text_str(&grammar) : NULL);
+        code = run_with(running, prompt, grammar);
         bt_running_close(running);
     }
     bt_heap_free(running);
+    return code;
+}
+
+int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
+    bt_error err = {0};
+    bt_text prompt;
+    bt_text grammar;
+    bt_text_init(&grammar, PROMPT_MAX_BYTES);
+    bt_status status = read_prompt(options, &prompt, &err);
+    if (status == BT_OK && options->grammar_file) status = bt_cli_read_file(options->grammar_file, &grammar, &err);
+    int code = 0;
+    if (status == BT_OK)
+        code = open_and_run(options, args->args[0], &prompt, options->grammar_file ? bt_text_str(&grammar) : NULL);
+    else
+        code = bt_cli_fail(&err);
     bt_text_done(&prompt);
     bt_text_done(&grammar);
     return code;

@@ -35,9 +35,10 @@ bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     size_t n = 0;
     int sys = 0;
     errno = 0;
-    while (!text->failed && (n = fread(buffer, 1, sizeof buffer, file)) > 0) {
+    do {
+        n = fread(buffer, 1, sizeof buffer, file);
         bt_text_add_n(text, buffer, n);
-    }
+    } while (!text->failed && n == sizeof buffer); /* less only at the end, or after an error */
     if (ferror(file)) sys = errno ? errno : EIO;
     if (!standard) (void)fclose(file); /* only read */
     if (sys) return bt_fail_sys(err, sys, "file", "cannot read %s", path);
@@ -119,8 +120,8 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
 
 bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                            bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    bt_budget budget;
-    bt_problem problem;
+    bt_budget budget = {0};
+    bt_problem problem = {0};
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
     BT_TRY(bt_plan_make(&problem, arena, &plan, err));
@@ -133,8 +134,8 @@ bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
 bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
                             bt_error *err) {
-    bt_budget budget;
-    bt_problem problem;
+    bt_budget budget = {0};
+    bt_problem problem = {0};
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
     BT_TRY(bt_exact_plan(facts, &problem, base_bytes, problem.wishes.n_threads, outputs, arena, &plan, err));

@@ -17,10 +17,10 @@
 #include <signal.h>
 #include <string.h>
 
-#define EXIT_REFUSED 3 /* docs/interfaces.md */
-#define ARENA_BLOCK (64u << 10)
-#define REPORT_MAX_BYTES (1u << 20) /* a plan's text is some kilobytes; its JSON grows with the units */
-#define BAR_AFTER_NS UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
+#define EXIT_REFUSED     3 /* docs/interfaces.md */
+#define ARENA_BLOCK      (64u << 10)
+#define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
+#define BAR_AFTER_NS     UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
 
 /* ---- signals ---- */
 
@@ -50,8 +50,7 @@ static bool should_abort(void *user) {
 }
 
 int bt_running_fail(const bt_error *err) {
-    if (err->status == BT_E_CANCELLED && signal_came != 0)
-        return 128 + signal_came;
+    if (err->status == BT_E_CANCELLED && signal_came != 0) return 128 + signal_came;
     return bt_cli_fail(err);
 }
 
@@ -69,8 +68,7 @@ static int print_plan(const bt_running *running) {
         bt_heap_free(json);
         return code;
     }
-    if (options->quiet && !refused)
-        return 0;
+    if (options->quiet && !refused) return 0;
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_plan_text(&running->plan, running->facts, &text);
@@ -83,10 +81,10 @@ static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error 
     const bt_cli_options *options = running->options;
     BT_TRY(bt_planning_machine(options, &running->machine, err));
     running->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
-    if (!running->arena)
-        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (!running->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     if (options->plan_file)
-        return bt_planning_load(options->plan_file, running->facts, &running->machine, running->arena, &running->plan, err);
+        return bt_planning_load(options->plan_file, running->facts, &running->machine, running->arena, &running->plan,
+                                err);
     return bt_planning_exact(options, running->facts, &running->machine, running->base_bytes, outputs, running->arena,
                              &running->plan, err);
 }
@@ -100,8 +98,7 @@ typedef struct load_progress {
 
 static bool show_progress(uint64_t done, uint64_t total, void *user) {
     load_progress *progress = user;
-    if (bt_os_now_ns() - progress->start_ns > BAR_AFTER_NS)
-        bt_terminal_bar(progress->terminal, "loading", done, total);
+    if (bt_os_now_ns() - progress->start_ns > BAR_AFTER_NS) bt_terminal_bar(progress->terminal, "loading", done, total);
     return signal_came == 0;
 }
 
@@ -119,8 +116,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err)
     };
     bt_status status = bt_engine_open(&params, &running->engine, err);
     bt_terminal_bar_end(&running->terminal);
-    if (status != BT_OK)
-        return status;
+    if (status != BT_OK) return status;
     running->loaded_heap_bytes = bt_engine_heap_bytes(running->engine);
     bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
     bt_session_params session = bt_session_params_of(plan, outputs(plan->n_ctx, plan->n_ubatch));
@@ -131,18 +127,14 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err)
 
 static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
     bt_error err = {0};
-    if (bt_engine_init(&err) != BT_OK)
-        return bt_cli_fail(&err);
+    if (bt_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     running->base_bytes = memory.rss_bytes.value;
-    if (bt_facts_open(model, &running->facts, &err) != BT_OK)
-        return bt_cli_fail_model(&err, model);
-    if (make_plan(running, outputs, &err) != BT_OK)
-        return bt_running_fail(&err);
+    if (bt_facts_open(model, &running->facts, &err) != BT_OK) return bt_cli_fail_model(&err, model);
+    if (make_plan(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
     int code = print_plan(running);
-    if (code != 0)
-        return code;
+    if (code != 0) return code;
     return running->plan.verdict == BT_REFUSED && !running->plan.forced ? EXIT_REFUSED : 0;
 }
 
@@ -153,10 +145,8 @@ int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs
     catch_signals();
     int code = open_and_plan(running, model, outputs);
     bt_error err = {0};
-    if (code == 0 && load(running, outputs, &err) != BT_OK)
-        code = bt_running_fail(&err);
-    if (code != 0)
-        bt_running_close(running);
+    if (code == 0 && load(running, outputs, &err) != BT_OK) code = bt_running_fail(&err);
+    if (code != 0) bt_running_close(running);
     return code;
 }
 
@@ -221,8 +211,7 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
 }
 
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet)
-        return;
+    if (running->options->quiet) return;
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_lines_text(measured->lines, measured->peak_rss_bytes, &text);

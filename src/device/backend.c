@@ -68,7 +68,8 @@ static const struct ggml_backend_i backend_calls = {
 
 static ggml_guid_t backend_guid(void) {
     /* random, fixed: tells this kind of backend from others */
-    static ggml_guid guid = {0x62, 0x75, 0x72, 0x74, 0x68, 0x65, 0x6e, 0x00, 0x9a, 0x4c, 0x1e, 0x73, 0xd5, 0x08, 0x2b, 0xf1};
+    static ggml_guid guid = {0x62, 0x75, 0x72, 0x74, 0x68, 0x65, 0x6e, 0x00,
+                             0x9a, 0x4c, 0x1e, 0x73, 0xd5, 0x08, 0x2b, 0xf1};
     return &guid;
 }
 
@@ -108,8 +109,7 @@ static void device_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *
 static ggml_backend_t device_backend(ggml_backend_dev_t dev, const char *params) {
     (void)params;
     ggml_backend_t backend = bt_heap_alloc(sizeof *backend);
-    if (!backend)
-        return NULL;
+    if (!backend) return NULL;
     backend->guid = backend_guid();
     backend->device = dev;
     backend->iface = backend_calls;
@@ -141,8 +141,7 @@ static bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *
 
 static ggml_backend_event_t event_new(ggml_backend_dev_t dev) {
     ggml_backend_event_t event = bt_heap_alloc(sizeof *event);
-    if (event)
-        event->device = dev;
+    if (event) event->device = dev;
     return event;
 }
 
@@ -192,8 +191,7 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
 
 static void set_n_threads(ggml_backend_t backend, int n_threads) {
     bt_device *device = device_of(backend->device);
-    if (n_threads < 1 || (uint32_t)n_threads == device->params.n_threads)
-        return;
+    if (n_threads < 1 || (uint32_t)n_threads == device->params.n_threads) return;
     pthread_mutex_lock(&device->graph_lock);
     device->params.n_threads = (uint32_t)n_threads;
     bt_cpu_set_threads(device->cpu, (uint32_t)n_threads);

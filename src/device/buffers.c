@@ -21,8 +21,8 @@
 
 #include <string.h>
 
-#define BUFFER_MAX 4096 /* a context makes about ten; what lies beyond is a leak */
-#define ALIGN_BYTES 64  /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
+#define BUFFER_MAX  4096 /* a context makes about ten; what lies beyond is a leak */
+#define ALIGN_BYTES 64   /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
 
 static bt_device *device_of(ggml_backend_buffer_type_t type) {
     return type->context;
@@ -43,8 +43,7 @@ static void list_remove(bt_device *device, bt_buffer *buffer) {
         buffer->prev->next = buffer->next;
     else
         device->buffers = buffer->next;
-    if (buffer->next)
-        buffer->next->prev = buffer->prev;
+    if (buffer->next) buffer->next->prev = buffer->prev;
     pthread_mutex_unlock(&device->buffer_lock);
 }
 
@@ -113,26 +112,26 @@ static uint8_t *tensor_span(ggml_backend_buffer_t ggml, const struct ggml_tensor
     uint64_t start = bt_sat_add_u64((uint64_t)(data - base), offset);
     if (data < base || bt_pool_check(buffer->memory, start, size, &err) != BT_OK) {
         if (data < base)
-            (void)bt_fail(&err, BT_E_LIMIT, "buffer_bounds", BT_MEASURE_BYTES, size, 0, "tensor %s lies outside its buffer",
-                          tensor->name);
+            (void)bt_fail(&err, BT_E_LIMIT, "buffer_bounds", BT_MEASURE_BYTES, size, 0,
+                          "tensor %s lies outside its buffer", tensor->name);
         bt_device_fail(buffer->device, &err);
         return NULL;
     }
     return data + offset;
 }
 
-static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, uint8_t value, size_t offset,
+                          size_t size) {
     uint8_t *span = tensor_span(ggml, tensor, offset, size);
-    if (span)
-        memset(span, value, size);
+    if (span) memset(span, value, size);
 }
 
-void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
+                   size_t size) {
     bt_buffer *buffer = ggml->context;
     bt_device *device = buffer->device;
     bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    if (is_weights && bt_weights_set(device->weights, tensor, data, offset, size))
-        return;
+    if (is_weights && bt_weights_set(device->weights, tensor, data, offset, size)) return;
     bt_error err;
     /* Matches no file (an adapter, a control vector): ordinary memory, charged and stored. */
     if (is_weights && !buffer->classified && charge(buffer, BT_LINE_PINNED, &err) != BT_OK) {
@@ -140,23 +139,20 @@ void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const
         return;
     }
     uint8_t *span = tensor_span(ggml, tensor, offset, size);
-    if (span)
-        memcpy(span, data, size);
+    if (span) memcpy(span, data, size);
 }
 
-void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
+                   size_t size) {
     bt_buffer *buffer = ggml->context;
     bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    if (is_weights && bt_weights_get(buffer->device->weights, tensor, data, offset, size))
-        return;
+    if (is_weights && bt_weights_get(buffer->device->weights, tensor, data, offset, size)) return;
     const uint8_t *span = tensor_span(ggml, tensor, offset, size);
-    if (span)
-        memcpy(data, span, size);
+    if (span) memcpy(data, span, size);
 }
 
 static bool buffer_copy(ggml_backend_buffer_t ggml, const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    if (!ggml_backend_buffer_is_host(src->buffer) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst))
-        return false;
+    if (!ggml_backend_buffer_is_host(src->buffer) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) return false;
     bt_buffer_set(ggml, dst, src->data, 0, ggml_nbytes(src));
     return true;
 }
@@ -173,8 +169,7 @@ static const struct ggml_backend_buffer_i buffer_calls = {
 
 /* The line a new buffer is reserved under. Wrong guesses are put right by charge(). */
 static bt_line first_line(const bt_device *device, bool host) {
-    if (device->phase == BT_PHASE_LOAD)
-        return host ? BT_LINE_STAGING : BT_LINE_PINNED;
+    if (device->phase == BT_PHASE_LOAD) return host ? BT_LINE_STAGING : BT_LINE_PINNED;
     return BT_LINE_COMPUTE;
 }
 
@@ -214,18 +209,15 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t 
     buffer->ggml = ggml_backend_buffer_init(type, buffer_calls, buffer, bytes);
     pthread_mutex_lock(&device->buffer_lock);
     buffer->next = device->buffers;
-    if (device->buffers)
-        device->buffers->prev = buffer;
+    if (device->buffers) device->buffers->prev = buffer;
     device->buffers = buffer;
     pthread_mutex_unlock(&device->buffer_lock);
     return buffer->ggml;
 }
 
 static bt_status classify_one(bt_buffer *buffer, bt_error *err) {
-    if (buffer->classified || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS)
-        return BT_OK;
-    if (buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
-        return charge(buffer, BT_LINE_COMPUTE, err);
+    if (buffer->classified || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) return BT_OK;
+    if (buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return charge(buffer, BT_LINE_COMPUTE, err);
     return charge(buffer, kept_line(buffer), err);
 }
 

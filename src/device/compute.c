@@ -19,7 +19,6 @@ static struct ggml_cgraph segment_graph(const bt_schedule *schedule, const bt_se
     return graph;
 }
 
-
 static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
     void *images[BT_SEGMENT_UNITS];
     for (uint32_t k = 0; k < segment->n_units; k++) {
@@ -33,16 +32,15 @@ static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segm
     for (uint32_t i = 0; i < segment->n_binds; i++) {
         const bt_bind *bind = &schedule->binds[segment->first_bind + i];
         for (uint32_t k = 0; k < segment->n_units; k++)
-            if (segment->units[k] == bind->unit)
-                bind->clone->data = (uint8_t *)images[k] + bind->image_offset;
+            if (segment->units[k] == bind->unit) bind->clone->data = (uint8_t *)images[k] + bind->image_offset;
     }
     return BT_OK;
 }
 
-static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
+static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
+                                      bt_error *err) {
     uint64_t start_ns = bt_os_now_ns();
-    if (segment->n_units > 0 && acquire(device, schedule, segment, err) != BT_OK)
-        return GGML_STATUS_FAILED;
+    if (segment->n_units > 0 && acquire(device, schedule, segment, err) != BT_OK) return GGML_STATUS_FAILED;
     uint64_t ready_ns = bt_os_now_ns();
     struct ggml_cgraph graph = segment_graph(schedule, segment);
     enum ggml_status status = bt_cpu_compute(device->cpu, &graph, &segment->plan);
@@ -56,7 +54,8 @@ static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, 
     return status;
 }
 
-static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
+static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
+                                        bt_error *err) {
     switch (segment->kind) {
     case BT_SEGMENT_ROWS:
         return bt_rows_compute(device, schedule, segment, err);
@@ -70,8 +69,7 @@ static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule
 
 /* The ring reads ahead in the order of the graph that runs. */
 static bt_status follow_order(bt_device *device, const bt_schedule *schedule, bt_error *err) {
-    if (!device->ring || (device->ring_order_of == schedule && device->ring_order_uid == schedule->uid))
-        return BT_OK;
+    if (!device->ring || (device->ring_order_of == schedule && device->ring_order_uid == schedule->uid)) return BT_OK;
     BT_TRY(bt_ring_set_order(device->ring, schedule->order, schedule->n_order, err));
     device->ring_order_of = schedule;
     device->ring_order_uid = schedule->uid;
@@ -88,14 +86,11 @@ static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *
                       "a graph that needs streamed weights was run before the device was started");
         return GGML_STATUS_FAILED;
     }
-    if (follow_order(device, schedule, err) != BT_OK)
-        return GGML_STATUS_FAILED;
+    if (follow_order(device, schedule, err) != BT_OK) return GGML_STATUS_FAILED;
     for (uint32_t i = 0; i < schedule->n_segments; i++) {
-        if (stop_asked(device))
-            return GGML_STATUS_ABORTED;
+        if (stop_asked(device)) return GGML_STATUS_ABORTED;
         enum ggml_status status = compute_segment(device, schedule, &schedule->segments[i], err);
-        if (status != GGML_STATUS_SUCCESS)
-            return status;
+        if (status != GGML_STATUS_SUCCESS) return status;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -115,8 +110,7 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
         device->stats.segments += schedule->n_segments;
         status = device->params.measuring ? GGML_STATUS_SUCCESS : run(device, schedule, &err);
     }
-    if (err.status != BT_OK)
-        bt_device_fail(device, &err);
+    if (err.status != BT_OK) bt_device_fail(device, &err);
     pthread_mutex_unlock(&device->graph_lock);
     return status;
 }

@@ -64,16 +64,14 @@ static bool calls_directly(const bt_cpu *cpu) {
 /* One pool for all graphs. Its workers spin for a while between graphs and then sleep (ggml's "poll"); the segments of
  * one token follow each other within that while. */
 static bt_status make_pool(bt_cpu *cpu, uint32_t n_threads, bt_error *err) {
-    if (!cpu->threadpool_new || !cpu->threadpool_free || cpu->measuring)
-        return BT_OK;
+    if (!cpu->threadpool_new || !cpu->threadpool_free || cpu->measuring) return BT_OK;
     struct ggml_threadpool_params params;
     ggml_threadpool_params_init(&params, (int)n_threads);
     struct ggml_threadpool *pool = cpu->threadpool_new(&params);
     if (!pool)
         return bt_fail(err, BT_E_NOMEM, "threads", BT_MEASURE_ITEMS, n_threads, 0, "cannot start %u compute threads",
                        n_threads);
-    if (cpu->pool)
-        cpu->threadpool_free(cpu->pool);
+    if (cpu->pool) cpu->threadpool_free(cpu->pool);
     cpu->pool = pool;
     cpu->n_pool_threads = n_threads;
     if (cpu->backend) {
@@ -81,16 +79,14 @@ static bt_status make_pool(bt_cpu *cpu, uint32_t n_threads, bt_error *err) {
         find_function(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu->dev),
                                                         "ggml_backend_cpu_set_threadpool"),
                       &set_threadpool, sizeof set_threadpool);
-        if (set_threadpool)
-            set_threadpool(cpu->backend, pool);
+        if (set_threadpool) set_threadpool(cpu->backend, pool);
     }
     return BT_OK;
 }
 
 bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, bt_cpu **ret_cpu, bt_error *err) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!dev)
-        return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
+    if (!dev) return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
     bt_cpu *cpu = bt_heap_alloc(sizeof *cpu);
     if (!cpu)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *cpu, 0, "no memory for the compute threads");
@@ -116,12 +112,9 @@ bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, b
 }
 
 void bt_cpu_close(bt_cpu *cpu) {
-    if (!cpu)
-        return;
-    if (cpu->backend)
-        ggml_backend_free(cpu->backend);
-    if (cpu->pool)
-        cpu->threadpool_free(cpu->pool);
+    if (!cpu) return;
+    if (cpu->backend) ggml_backend_free(cpu->backend);
+    if (cpu->pool) cpu->threadpool_free(cpu->pool);
     bt_account_unmap(cpu->account, cpu->work);
     bt_heap_free(cpu);
 }
@@ -132,8 +125,7 @@ ggml_backend_dev_t bt_cpu_device(const bt_cpu *cpu) {
 
 void bt_cpu_set_threads(bt_cpu *cpu, uint32_t n_threads) {
     /* A failure keeps the pool there is: fewer threads, same results. */
-    if (n_threads > cpu->n_pool_threads && make_pool(cpu, n_threads, NULL) != BT_OK)
-        n_threads = cpu->n_pool_threads;
+    if (n_threads > cpu->n_pool_threads && make_pool(cpu, n_threads, NULL) != BT_OK) n_threads = cpu->n_pool_threads;
     cpu->n_threads = n_threads;
 }
 
@@ -144,8 +136,7 @@ void bt_cpu_set_abort(bt_cpu *cpu, ggml_abort_callback callback, void *user) {
 
 bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph) {
     bt_cpu_plan plan = {0, (int)cpu->n_threads};
-    if (!calls_directly(cpu))
-        return plan;
+    if (!calls_directly(cpu)) return plan;
     struct ggml_cplan found = cpu->graph_plan(graph, (int)cpu->n_threads, cpu->pool);
     plan.work_bytes = found.work_size;
     plan.n_threads = found.n_threads;
@@ -154,8 +145,7 @@ bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph) {
 
 bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err) {
     cpu->work_peak_bytes = bt_max_u64(cpu->work_peak_bytes, work_bytes);
-    if (work_bytes <= cpu->work_bytes || cpu->measuring)
-        return BT_OK;
+    if (work_bytes <= cpu->work_bytes || cpu->measuring) return BT_OK;
     bt_mapping *work;
     /* The old area goes first: both together would be more than was planned. */
     bt_account_unmap(cpu->account, cpu->work);
@@ -177,8 +167,7 @@ uint64_t bt_cpu_work_bytes(const bt_cpu *cpu) {
 }
 
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan) {
-    if (!calls_directly(cpu))
-        return ggml_backend_graph_compute(cpu->backend, graph);
+    if (!calls_directly(cpu)) return ggml_backend_graph_compute(cpu->backend, graph);
     struct ggml_cplan cplan = {
         .work_size = plan->work_bytes,
         .work_data = cpu->work ? cpu->work->base : NULL,

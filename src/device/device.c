@@ -44,8 +44,7 @@ bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device,
 }
 
 void bt_device_close(bt_device *device) {
-    if (!device)
-        return;
+    if (!device) return;
     bt_ring_close(device->ring);
     bt_rows_close(device);
     bt_schedules_close(device);
@@ -77,15 +76,13 @@ bt_status bt_device_classify(bt_device *device, bt_error *err) {
 
 static bt_status open_ring(bt_device *device, bt_error *err) {
     const bt_facts *facts = device->facts;
-    if (device->params.n_slots == 0)
-        return BT_OK;
+    if (device->params.n_slots == 0) return BT_OK;
     device->ring_units = bt_heap_array(facts->n_units, sizeof *device->ring_units);
     if (!device->ring_units)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, facts->n_units, 0, "no memory for the ring's units");
     for (uint32_t u = 0; u < facts->n_units; u++) {
         const bt_unit_facts *unit = &facts->units[u];
-        device->ring_units[u] =
-            (bt_ring_unit){facts->extents + unit->first_extent, unit->n_extents, unit->image_bytes};
+        device->ring_units[u] = (bt_ring_unit){facts->extents + unit->first_extent, unit->n_extents, unit->image_bytes};
     }
     return bt_ring_open(device->account, device->params.reader, device->ring_units, facts->n_units,
                         device->params.n_slots, device->params.slot_bytes, &device->ring, err);
@@ -98,8 +95,7 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
         return bt_fail(err, BT_E_UNSUPPORTED, "weights_elsewhere", BT_MEASURE_ITEMS, n_missing, 0,
                        "libllama did not put %u tensors on the memory device, %s first", n_missing, name);
     BT_TRY(bt_rows_open(device, err));
-    if (device->params.measuring)
-        return BT_OK;
+    if (device->params.measuring) return BT_OK;
     BT_TRY(bt_weights_pin(device->weights, progress, user, err));
     return open_ring(device, err);
 }
@@ -116,8 +112,7 @@ void bt_device_fail(bt_device *device, const bt_error *err) {
 bool bt_device_take_error(bt_device *device, bt_error *err) {
     pthread_mutex_lock(&device->error_lock);
     bool had = device->has_error;
-    if (had && err)
-        *err = device->error;
+    if (had && err) *err = device->error;
     device->has_error = false;
     pthread_mutex_unlock(&device->error_lock);
     return had;
@@ -144,8 +139,7 @@ void bt_device_stats_read(bt_device *device, bt_device_stats *ret) {
 
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret) {
     memset(ret, 0, sizeof *ret);
-    if (device->ring)
-        bt_ring_stats_read(device->ring, ret);
+    if (device->ring) bt_ring_stats_read(device->ring, ret);
 }
 
 void bt_device_pool_report(bt_device *device, bt_pool_report *ret) {
@@ -156,8 +150,7 @@ uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line) {
     uint64_t total = 0;
     pthread_mutex_lock(&device->buffer_lock);
     for (const bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next)
-        if (buffer->memory->line == line)
-            total = bt_sat_add_u64(total, buffer->memory->bytes);
+        if (buffer->memory->line == line) total = bt_sat_add_u64(total, buffer->memory->bytes);
     pthread_mutex_unlock(&device->buffer_lock);
     return total;
 }

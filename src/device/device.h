@@ -36,7 +36,7 @@ typedef struct bt_device_params {
     uint32_t n_slots;
     uint64_t slot_bytes;
     uint32_t n_threads;
-    uint32_t n_ubatch; /* rows window of tables */
+    uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
 } bt_device_params;

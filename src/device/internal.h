@@ -51,8 +51,10 @@ typedef struct bt_buffer {
 
 void bt_buffers_init(bt_device *device);
 bool bt_buffer_is_ours(const bt_device *device, ggml_backend_buffer_t buffer);
-void bt_buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
-void bt_buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
+void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
+                   size_t size);
+void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
+                   size_t size);
 bt_status bt_buffers_classify(bt_device *device, bt_error *err);
 
 /* ---- weights.c: which tensor of the file a ggml tensor is, and where its bytes are ---- */
@@ -64,7 +66,8 @@ void bt_weights_close(bt_weights *weights);
 /* Tensor of the file with this name and size, or BT_NO_WEIGHT. */
 uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type);
 /* libllama hands over (a part of) a weight. true: taken care of; false: not a tensor of the file. */
-bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset, uint64_t bytes);
+bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
+                    uint64_t bytes);
 bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset, uint64_t bytes);
 /* Index in facts->tensors of a ggml tensor that was handed over, or BT_NO_WEIGHT. */
 uint32_t bt_weights_of(const bt_weights *weights, const struct ggml_tensor *tensor);
@@ -115,7 +118,8 @@ typedef struct bt_schedule {
 } bt_schedule;
 
 /* The schedule of a graph: found by its uid, or built. */
-bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule, bt_error *err);
+bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule,
+                          bt_error *err);
 void bt_schedules_close(bt_device *device);
 
 /* ---- rows.c, panels.c, compute.c ---- */

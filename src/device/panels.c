@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "base/os.h"
 
-static enum ggml_status compute_rows(bt_device *device, bt_schedule *schedule, const bt_segment *segment, uint8_t *weights,
-                                     uint64_t row_first, uint64_t n_rows) {
+static enum ggml_status compute_rows(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
+                                     uint8_t *weights, uint64_t row_first, uint64_t n_rows) {
     const struct ggml_tensor *node = schedule->nodes[segment->first];
     struct ggml_tensor head = *node->src[0], product = *node;
     head.data = weights;
@@ -64,10 +64,10 @@ enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, con
         } else {
             void *image;
             uint64_t start_ns = bt_os_now_ns();
-            if (bt_ring_acquire(device->ring, unit, &image, err) != BT_OK)
-                return GGML_STATUS_FAILED;
+            if (bt_ring_acquire(device->ring, unit, &image, err) != BT_OK) return GGML_STATUS_FAILED;
             device->stats.wait_ns += bt_os_now_ns() - start_ns;
-            status = compute_rows(device, schedule, segment, (uint8_t *)image + offset, panel->row_first, panel->n_rows);
+            status =
+                compute_rows(device, schedule, segment, (uint8_t *)image + offset, panel->row_first, panel->n_rows);
             bt_ring_release(device->ring, unit);
         }
         unit = next;

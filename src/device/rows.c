@@ -23,8 +23,7 @@
 #define ROWS_AT_ONCE 64u
 
 static bool table_needs_window(const bt_device *device, const bt_tensor *tensor) {
-    if (tensor->role != BT_ROLE_TABLE && tensor->role != BT_ROLE_TIED)
-        return false;
+    if (tensor->role != BT_ROLE_TABLE && tensor->role != BT_ROLE_TIED) return false;
     return !bt_weights_resident(device->weights, (uint32_t)(tensor - device->facts->tensors));
 }
 
@@ -39,8 +38,7 @@ bt_status bt_rows_open(bt_device *device, bt_error *err) {
     for (uint32_t i = 0; i < device->facts->n_tensors; i++)
         if (table_needs_window(device, &device->facts->tensors[i]))
             row_bytes = bt_max_u64(row_bytes, device->facts->tensors[i].row_bytes);
-    if (row_bytes == 0)
-        return BT_OK;
+    if (row_bytes == 0) return BT_OK;
     rows->n_rows = device->params.n_ubatch;
     rows->rows_bytes = (uint64_t)rows->n_rows * row_bytes;
     uint64_t ids_offset = (rows->rows_bytes + 63) / 64 * 64;
@@ -76,12 +74,10 @@ static int32_t id_at(const struct ggml_tensor *ids, int64_t i) {
 static const uint8_t *pinned_row(const bt_device *device, uint32_t weight, uint64_t row) {
     const bt_facts *facts = device->facts;
     const bt_tensor *tensor = &facts->tensors[weight];
-    if (tensor->role != BT_ROLE_TIED)
-        return NULL;
+    if (tensor->role != BT_ROLE_TIED) return NULL;
     for (uint32_t u = tensor->unit; u < facts->n_units && facts->units[u].kind == BT_KIND_HEAD; u++) {
         const bt_unit_facts *unit = &facts->units[u];
-        if (row < unit->row_first || row >= unit->row_first + unit->n_rows)
-            continue;
+        if (row < unit->row_first || row >= unit->row_first + unit->n_rows) continue;
         const uint8_t *image = bt_weights_unit_image(device->weights, u);
         return image ? image + bt_weights_image_offset(facts, u, weight, row * tensor->row_bytes) : NULL;
     }
@@ -94,8 +90,8 @@ typedef struct wanted_row {
 } wanted_row;
 
 /* Rows [first, first + n) of the lookup: read those that are in no pinned panel, with one job. */
-static bt_status read_rows(bt_device *device, uint32_t weight, const struct ggml_tensor *ids, uint32_t first, uint32_t n,
-                           bt_error *err) {
+static bt_status read_rows(bt_device *device, uint32_t weight, const struct ggml_tensor *ids, uint32_t first,
+                           uint32_t n, bt_error *err) {
     const bt_tensor *tensor = &device->facts->tensors[weight];
     bt_run runs[ROWS_AT_ONCE];
     wanted_row wanted[ROWS_AT_ONCE];
@@ -119,8 +115,7 @@ static bt_status read_rows(bt_device *device, uint32_t weight, const struct ggml
         runs[n_runs] = (bt_run){tensor->shard, start, end - start, pages};
         wanted[n_runs++] = (wanted_row){dest, pages + (offset - start)};
     }
-    if (n_runs == 0)
-        return BT_OK;
+    if (n_runs == 0) return BT_OK;
     int job;
     BT_TRY(bt_reader_start(device->params.reader, runs, n_runs, &job, err));
     BT_TRY(bt_reader_wait(device->params.reader, job, err));
@@ -130,7 +125,8 @@ static bt_status read_rows(bt_device *device, uint32_t weight, const struct ggml
     return BT_OK;
 }
 
-static bt_status fill_window(bt_device *device, uint32_t weight, const struct ggml_tensor *ids, uint32_t n, bt_error *err) {
+static bt_status fill_window(bt_device *device, uint32_t weight, const struct ggml_tensor *ids, uint32_t n,
+                             bt_error *err) {
     if (n > device->rows.n_rows)
         return bt_fail(err, BT_E_LIMIT, "rows_window", BT_MEASURE_ITEMS, n, device->rows.n_rows,
                        "a lookup of %u rows, the window holds %u", n, device->rows.n_rows);
@@ -147,12 +143,12 @@ enum ggml_status bt_rows_compute(bt_device *device, bt_schedule *schedule, const
     struct ggml_tensor *kept_table = node->src[0], *kept_ids = node->src[1];
     uint64_t start_ns = bt_os_now_ns();
     if (table.view_src) {
-        (void)bt_fail(err, BT_E_UNSUPPORTED, "weight_use", BT_MEASURE_NONE, 0, 0, "rows of a view of table %s", table.name);
+        (void)bt_fail(err, BT_E_UNSUPPORTED, "weight_use", BT_MEASURE_NONE, 0, 0, "rows of a view of table %s",
+                      table.name);
         return GGML_STATUS_FAILED;
     }
     int64_t n = ggml_nelements(&ids);
-    if (fill_window(device, segment->weight, &ids, (uint32_t)n, err) != BT_OK)
-        return GGML_STATUS_FAILED;
+    if (fill_window(device, segment->weight, &ids, (uint32_t)n, err) != BT_OK) return GGML_STATUS_FAILED;
     device->stats.wait_ns += bt_os_now_ns() - start_ns;
     table.data = device->rows.memory->base;
     table.ne[1] = n;

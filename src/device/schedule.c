@@ -13,7 +13,8 @@
  * in memory are bound here, once; streamed ones by compute.c, each time.
  *
  * A graph is known again by its uid, which ggml's scheduler keeps while it reuses a graph and never gives twice. There
- * are at most BT_SCHEDULE_MAX schedules; the one longest unused is built over, in its memory if that is large enough. */
+ * are at most BT_SCHEDULE_MAX schedules; the one longest unused is built over, in its memory if that is large enough.
+ */
 
 #include "device/internal.h"
 
@@ -75,8 +76,7 @@ static uint32_t count_weight_sources(const bt_device *device, const struct ggml_
     for (int i = 0; i < graph->n_nodes; i++)
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             const struct ggml_tensor *src = graph->nodes[i]->src[k];
-            if (!src)
-                continue;
+            if (!src) continue;
             const struct ggml_tensor *base = src->view_src ? src->view_src : src;
             n += bt_buffer_is_ours(device, base->buffer) && bt_weights_of(device->weights, base) != BT_NO_WEIGHT;
         }
@@ -86,8 +86,7 @@ static uint32_t count_weight_sources(const bt_device *device, const struct ggml_
 static bt_status get_memory(builder *b, uint64_t bytes) {
     bt_schedule *schedule = b->schedule;
     bt_account *account = b->device->account;
-    if (schedule->memory && schedule->memory->bytes >= bytes)
-        return BT_OK;
+    if (schedule->memory && schedule->memory->bytes >= bytes) return BT_OK;
     bt_account_unmap(account, schedule->memory);
     schedule->memory = NULL;
     BT_TRY(bt_account_map(account, BT_LINE_METADATA, bytes, &schedule->memory, b->err));
@@ -144,8 +143,7 @@ static const struct ggml_tensor *base_of(const struct ggml_tensor *tensor) {
 
 static uint32_t weight_of(const bt_device *device, const struct ggml_tensor *tensor) {
     const struct ggml_tensor *base = base_of(tensor);
-    if (!bt_buffer_is_ours(device, base->buffer))
-        return BT_NO_WEIGHT;
+    if (!bt_buffer_is_ours(device, base->buffer)) return BT_NO_WEIGHT;
     return bt_weights_of(device->weights, base);
 }
 
@@ -156,17 +154,14 @@ static uint64_t view_offset(const struct ggml_tensor *tensor) {
 /* Bind now what stays in memory. */
 static void bind_resident(builder *b, struct ggml_tensor *clone, uint32_t weight) {
     uint8_t *resident = bt_weights_resident(b->device->weights, weight);
-    if (resident)
-        clone->data = resident + view_offset(clone);
+    if (resident) clone->data = resident + view_offset(clone);
 }
 
 static struct ggml_tensor *clone_source(builder *b, struct ggml_tensor *src) {
     struct ggml_tensor *clone = clone_find(&b->map, src);
-    if (clone)
-        return clone;
+    if (clone) return clone;
     uint32_t weight = weight_of(b->device, src);
-    if (weight == BT_NO_WEIGHT)
-        return src;
+    if (weight == BT_NO_WEIGHT) return src;
     clone = &b->schedule->leafs[b->schedule->n_leafs++];
     *clone = *src;
     bind_resident(b, clone, weight);
@@ -185,15 +180,12 @@ static void clone_nodes(builder *b) {
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         struct ggml_tensor *clone = &s->clones[i];
         for (int k = 0; k < GGML_MAX_SRC; k++)
-            if (clone->src[k])
-                clone->src[k] = clone_source(b, clone->src[k]);
+            if (clone->src[k]) clone->src[k] = clone_source(b, clone->src[k]);
         if (clone->view_src) {
             uint32_t weight = weight_of(b->device, clone);
             struct ggml_tensor *view = clone_find(&b->map, clone->view_src);
-            if (weight != BT_NO_WEIGHT)
-                bind_resident(b, clone, weight);
-            if (view)
-                clone->view_src = view;
+            if (weight != BT_NO_WEIGHT) bind_resident(b, clone, weight);
+            if (view) clone->view_src = view;
         }
     }
 }
@@ -230,17 +222,13 @@ static bool is_head_role(bt_tensor_role role) {
 /* Which kind of segment a node is, and the weight that makes it special. */
 static bt_segment_kind kind_of(const builder *b, uint32_t i, uint32_t *ret_weight) {
     const struct ggml_tensor *node = b->source->nodes[i];
-    if (!does_work(node) || !node->src[0])
-        return BT_SEGMENT_PLAIN;
+    if (!does_work(node) || !node->src[0]) return BT_SEGMENT_PLAIN;
     uint32_t weight = weight_of(b->device, node->src[0]);
-    if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight))
-        return BT_SEGMENT_PLAIN;
+    if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) return BT_SEGMENT_PLAIN;
     bt_tensor_role role = b->device->facts->tensors[weight].role;
     *ret_weight = weight;
-    if (node->op == GGML_OP_GET_ROWS && is_table_role(role))
-        return BT_SEGMENT_ROWS;
-    if (node->op == GGML_OP_MUL_MAT && is_head_role(role) && !node->src[0]->view_src)
-        return BT_SEGMENT_HEAD;
+    if (node->op == GGML_OP_GET_ROWS && is_table_role(role)) return BT_SEGMENT_ROWS;
+    if (node->op == GGML_OP_MUL_MAT && is_head_role(role) && !node->src[0]->view_src) return BT_SEGMENT_HEAD;
     return BT_SEGMENT_PLAIN;
 }
 
@@ -250,12 +238,10 @@ static bt_status find_units(builder *b, uint32_t i) {
     uint32_t *units = &b->node_units[(size_t)i * BT_SEGMENT_UNITS], n = 0;
     for (uint32_t k = 0; k < BT_SEGMENT_UNITS; k++)
         units[k] = BT_NO_UNIT;
-    if (!does_work(node))
-        return BT_OK;
+    if (!does_work(node)) return BT_OK;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         uint32_t weight = node->src[k] ? weight_of(b->device, node->src[k]) : BT_NO_WEIGHT;
-        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight))
-            continue;
+        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) continue;
         const bt_tensor *tensor = &b->device->facts->tensors[weight];
         if (tensor->role != BT_ROLE_UNIT)
             return bt_fail(b->err, BT_E_UNSUPPORTED, "weight_use", BT_MEASURE_NONE, 0, 0,
@@ -267,16 +253,14 @@ static bt_status find_units(builder *b, uint32_t i) {
         if (at == n && n == BT_SEGMENT_UNITS)
             return bt_fail(b->err, BT_E_UNSUPPORTED, "weight_use", BT_MEASURE_ITEMS, n + 1, BT_SEGMENT_UNITS,
                            "%s reads more streamed weights at once than the ring can hold", ggml_op_name(node->op));
-        if (at == n)
-            units[n++] = tensor->unit;
+        if (at == n) units[n++] = tensor->unit;
     }
     return BT_OK;
 }
 
 static bool segment_has(const bt_segment *segment, uint32_t unit) {
     for (uint32_t k = 0; k < segment->n_units; k++)
-        if (segment->units[k] == unit)
-            return true;
+        if (segment->units[k] == unit) return true;
     return false;
 }
 
@@ -292,13 +276,12 @@ static bt_status add_binds(builder *b, bt_segment *segment, uint32_t i) {
     const struct ggml_tensor *node = b->source->nodes[i];
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         uint32_t weight = node->src[k] ? weight_of(b->device, node->src[k]) : BT_NO_WEIGHT;
-        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight))
-            continue;
+        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) continue;
         uint32_t unit = b->device->facts->tensors[weight].unit;
         uint64_t offset = bt_weights_image_offset(b->device->facts, unit, weight, view_offset(node->src[k]));
         if (offset == UINT64_MAX)
-            return bt_fail(b->err, BT_E_LIMIT, "weight_extent", BT_MEASURE_NONE, 0, 0, "tensor %s lies outside its unit",
-                           node->src[k]->name);
+            return bt_fail(b->err, BT_E_LIMIT, "weight_extent", BT_MEASURE_NONE, 0, 0,
+                           "tensor %s lies outside its unit", node->src[k]->name);
         b->schedule->binds[b->schedule->n_binds++] = (bt_bind){clone->src[k], unit, offset};
         segment->n_binds++;
     }
@@ -312,8 +295,7 @@ static bt_status add_special(builder *b, uint32_t i, bt_segment_kind kind, uint3
     if (kind == BT_SEGMENT_HEAD) {
         const bt_facts *facts = b->device->facts;
         for (uint32_t u = facts->tensors[weight].unit; u < facts->n_units && facts->units[u].kind == BT_KIND_HEAD; u++)
-            if (bt_weights_unit_streams(b->device->weights, u))
-                b->schedule->order[b->schedule->n_order++] = u;
+            if (bt_weights_unit_streams(b->device->weights, u)) b->schedule->order[b->schedule->n_order++] = u;
     }
     return BT_OK;
 }
@@ -356,8 +338,8 @@ static bt_status plan_segments(builder *b) {
     uint64_t work_bytes = 0;
     for (uint32_t i = 0; i < b->schedule->n_segments; i++) {
         bt_segment *segment = &b->schedule->segments[i];
-        struct ggml_cgraph view = ggml_graph_view(&b->schedule->graph, (int)segment->first,
-                                                  (int)(segment->first + segment->n));
+        struct ggml_cgraph view =
+            ggml_graph_view(&b->schedule->graph, (int)segment->first, (int)(segment->first + segment->n));
         segment->plan = bt_cpu_plan_make(b->device->cpu, &view);
         work_bytes = bt_max_u64(work_bytes, segment->plan.work_bytes);
     }
@@ -378,15 +360,14 @@ static bt_status build(bt_device *device, const struct ggml_cgraph *graph, bt_sc
     return BT_OK;
 }
 
-bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule, bt_error *err) {
+bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule,
+                          bt_error *err) {
     bt_schedule *oldest = &device->schedules[0];
     bt_schedule *found = NULL;
     for (size_t i = 0; i < BT_SCHEDULE_MAX; i++) {
         bt_schedule *schedule = &device->schedules[i];
-        if (graph->uid != 0 && schedule->uid == graph->uid)
-            found = schedule;
-        if (schedule->last_use < oldest->last_use)
-            oldest = schedule;
+        if (graph->uid != 0 && schedule->uid == graph->uid) found = schedule;
+        if (schedule->last_use < oldest->last_use) oldest = schedule;
     }
     if (found)
         device->stats.schedules_reused++;

@@ -37,11 +37,11 @@ typedef struct pointer_entry {
 struct bt_weights {
     bt_device *device;
     const bt_facts *facts;
-    uint32_t *by_name;          /* [n_tensors] indices sorted by name */
-    uint64_t *small_offset;     /* [n_tensors] */
-    bool *seen;                 /* [n_tensors] handed over */
-    uint64_t *unit_offset;      /* [n_units] in pinned (or head) memory; UINT64_MAX: streams */
-    pointer_entry *by_pointer;  /* open addressing */
+    uint32_t *by_name;         /* [n_tensors] indices sorted by name */
+    uint64_t *small_offset;    /* [n_tensors] */
+    bool *seen;                /* [n_tensors] handed over */
+    uint64_t *unit_offset;     /* [n_units] in pinned (or head) memory; UINT64_MAX: streams */
+    pointer_entry *by_pointer; /* open addressing */
     uint32_t n_pointer_slots, n_pointers;
     bt_mapping *small;
     bt_mapping *areas[AREA_COUNT];
@@ -49,8 +49,7 @@ struct bt_weights {
 };
 
 static area area_of(const bt_unit_facts *unit) {
-    if (unit->kind == BT_KIND_HEAD)
-        return AREA_HEAD;
+    if (unit->kind == BT_KIND_HEAD) return AREA_HEAD;
     return unit->kind == BT_KIND_TABLE ? AREA_TABLES : AREA_PINNED;
 }
 
@@ -85,10 +84,8 @@ static void sort_names(bt_weights *weights) {
         }
         uint32_t root = start;
         for (uint32_t child; (child = 2 * root + 1) < end; root = child) {
-            if (child + 1 < end && strcmp(tensors[a[child]].name, tensors[a[child + 1]].name) < 0)
-                child++;
-            if (strcmp(tensors[a[root]].name, tensors[a[child]].name) >= 0)
-                break;
+            if (child + 1 < end && strcmp(tensors[a[child]].name, tensors[a[child + 1]].name) < 0) child++;
+            if (strcmp(tensors[a[root]].name, tensors[a[child]].name) >= 0) break;
             uint32_t swap = a[root];
             a[root] = a[child];
             a[child] = swap;
@@ -102,8 +99,7 @@ uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t b
         uint32_t mid = low + (high - low) / 2;
         const bt_tensor *tensor = &weights->facts->tensors[weights->by_name[mid]];
         int order = strcmp(name, tensor->name);
-        if (order == 0)
-            return tensor->bytes == bytes && tensor->type == type ? weights->by_name[mid] : BT_NO_WEIGHT;
+        if (order == 0) return tensor->bytes == bytes && tensor->type == type ? weights->by_name[mid] : BT_NO_WEIGHT;
         if (order < 0)
             high = mid;
         else
@@ -131,8 +127,7 @@ static bool remember(bt_weights *weights, const struct ggml_tensor *tensor, uint
     pointer_entry *entry = &weights->by_pointer[pointer_slot(weights, tensor)];
     if (!entry->tensor) {
         /* Half full at most: a weight may be loaded twice (a tied table on two devices), not more often. */
-        if (weights->n_pointers >= weights->n_pointer_slots / 2)
-            return false;
+        if (weights->n_pointers >= weights->n_pointer_slots / 2) return false;
         weights->n_pointers++;
         entry->tensor = tensor;
     }
@@ -146,8 +141,7 @@ static bool remember(bt_weights *weights, const struct ggml_tensor *tensor, uint
 static uint64_t lay_out_small(bt_weights *weights) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < weights->facts->n_tensors; i++) {
-        if (weights->facts->tensors[i].role != BT_ROLE_SMALL)
-            continue;
+        if (weights->facts->tensors[i].role != BT_ROLE_SMALL) continue;
         weights->small_offset[i] = total;
         total += (weights->facts->tensors[i].bytes + SMALL_ALIGN - 1) / SMALL_ALIGN * SMALL_ALIGN;
     }
@@ -168,8 +162,7 @@ static void lay_out_units(bt_weights *weights, uint64_t ret_bytes[AREA_COUNT]) {
             head_known = true;
         }
         weights->unit_offset[u] = UINT64_MAX;
-        if (!place || place[u] != BT_PLACE_PINNED)
-            continue;
+        if (!place || place[u] != BT_PLACE_PINNED) continue;
         if (where == AREA_HEAD)
             weights->unit_offset[u] = extent->file_offset - weights->head_file_offset;
         else
@@ -187,8 +180,7 @@ static bt_status map_all(bt_weights *weights, bt_error *err) {
         BT_TRY(bt_account_commit(account, weights->small, small, err));
     }
     for (size_t i = 0; i < AREA_COUNT; i++)
-        if (bytes[i] > 0)
-            BT_TRY(bt_account_map(account, area_lines[i], bytes[i], &weights->areas[i], err));
+        if (bytes[i] > 0) BT_TRY(bt_account_map(account, area_lines[i], bytes[i], &weights->areas[i], err));
     return BT_OK;
 }
 
@@ -196,7 +188,8 @@ bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error 
     const bt_facts *facts = device->facts;
     bt_weights *weights = bt_heap_alloc(sizeof *weights);
     if (!weights)
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *weights, 0, "no memory for the table of weights");
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *weights, 0,
+                       "no memory for the table of weights");
     weights->device = device;
     weights->facts = facts;
     weights->n_pointer_slots = facts->n_tensors * 4 + 8;
@@ -205,14 +198,14 @@ bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error 
     weights->seen = bt_heap_array(facts->n_tensors, sizeof *weights->seen);
     weights->unit_offset = bt_heap_array(facts->n_units, sizeof *weights->unit_offset);
     weights->by_pointer = bt_heap_array(weights->n_pointer_slots, sizeof *weights->by_pointer);
-    bt_status status = BT_OK;
-    if (!weights->by_name || !weights->small_offset || !weights->seen || !weights->unit_offset || !weights->by_pointer)
-        status = bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, facts->n_tensors, 0,
-                         "no memory for the table of %u weights", facts->n_tensors);
-    if (status == BT_OK) {
-        sort_names(weights);
-        status = map_all(weights, err);
+    if (!weights->by_name || !weights->small_offset || !weights->seen || !weights->unit_offset ||
+        !weights->by_pointer) {
+        bt_weights_close(weights);
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, facts->n_tensors, 0,
+                       "no memory for the table of %u weights", facts->n_tensors);
     }
+    sort_names(weights);
+    bt_status status = map_all(weights, err);
     if (status != BT_OK) {
         bt_weights_close(weights);
         return status;
@@ -222,8 +215,7 @@ bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error 
 }
 
 void bt_weights_close(bt_weights *weights) {
-    if (!weights)
-        return;
+    if (!weights) return;
     bt_account *account = weights->device->account;
     bt_account_unmap(account, weights->small);
     for (size_t i = 0; i < AREA_COUNT; i++)
@@ -249,13 +241,11 @@ bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const
     uint32_t weight = bt_weights_of(weights, tensor);
     if (weight == BT_NO_WEIGHT) {
         weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
-        if (weight == BT_NO_WEIGHT || offset != 0)
-            return false;
+        if (weight == BT_NO_WEIGHT || offset != 0) return false;
         const bt_tensor *facts = &weights->facts->tensors[weight];
         if (is_streamable(facts) && !tag_matches(weight, data, bytes))
             return false; /* the same name from another file: ordinary memory */
-        if (!remember(weights, tensor, weight))
-            return false;
+        if (!remember(weights, tensor, weight)) return false;
     }
     if (weights->facts->tensors[weight].role == BT_ROLE_SMALL) {
         /* ggml has checked offset + bytes against the tensor */
@@ -265,11 +255,11 @@ bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const
     return true;
 }
 
-bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset, uint64_t bytes) {
+bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset,
+                    uint64_t bytes) {
     const struct ggml_tensor *base = tensor->view_src ? tensor->view_src : tensor;
     uint32_t weight = bt_weights_of(weights, base);
-    if (weight == BT_NO_WEIGHT)
-        return false;
+    if (weight == BT_NO_WEIGHT) return false;
     uint64_t start = offset + (tensor->view_src ? tensor->view_offs : 0);
     const uint8_t *resident = bt_weights_resident(weights, weight);
     if (resident) {
@@ -280,8 +270,8 @@ bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void 
     bt_error err;
     if (!weights->device->params.store) {
         memset(data, 0, bytes);
-    } else if (bt_store_read(weights->device->params.store, facts->shard, facts->file_offset + start, data, bytes, &err) !=
-               BT_OK) {
+    } else if (bt_store_read(weights->device->params.store, facts->shard, facts->file_offset + start, data, bytes,
+                             &err) != BT_OK) {
         memset(data, 0, bytes);
         bt_device_fail(weights->device, &err);
     }
@@ -293,8 +283,7 @@ bool bt_weights_unit_streams(const bt_weights *weights, uint32_t unit) {
 }
 
 uint8_t *bt_weights_unit_image(const bt_weights *weights, uint32_t unit) {
-    if (bt_weights_unit_streams(weights, unit))
-        return NULL;
+    if (bt_weights_unit_streams(weights, unit)) return NULL;
     const bt_mapping *mapping = weights->areas[area_of(&weights->facts->units[unit])];
     return (uint8_t *)mapping->base + weights->unit_offset[unit];
 }
@@ -316,8 +305,7 @@ uint64_t bt_weights_image_offset(const bt_facts *facts, uint32_t unit, uint32_t 
 static bool all_pinned(const bt_weights *weights, const bt_tensor *tensor) {
     const bt_facts *facts = weights->facts;
     for (uint32_t u = tensor->unit; u < facts->n_units && facts->units[u].kind == BT_KIND_HEAD; u++)
-        if (bt_weights_unit_streams(weights, u))
-            return false;
+        if (bt_weights_unit_streams(weights, u)) return false;
     return true;
 }
 
@@ -325,14 +313,11 @@ void *bt_weights_resident(const bt_weights *weights, uint32_t weight) {
     const bt_tensor *tensor = &weights->facts->tensors[weight];
     if (tensor->role == BT_ROLE_SMALL)
         return weights->small ? (uint8_t *)weights->small->base + weights->small_offset[weight] : NULL;
-    if (tensor->unit == BT_NO_UNIT)
-        return NULL;
+    if (tensor->unit == BT_NO_UNIT) return NULL;
     bool is_head = tensor->role == BT_ROLE_HEAD || tensor->role == BT_ROLE_TIED;
-    if (is_head && !all_pinned(weights, tensor))
-        return NULL;
+    if (is_head && !all_pinned(weights, tensor)) return NULL;
     uint8_t *image = bt_weights_unit_image(weights, tensor->unit);
-    if (!image)
-        return NULL;
+    if (!image) return NULL;
     return image + bt_weights_image_offset(weights->facts, tensor->unit, weight, 0);
 }
 
@@ -340,10 +325,8 @@ uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < weights->facts->n_tensors; i++) {
         const bt_tensor *tensor = &weights->facts->tensors[i];
-        if (!is_streamable(tensor) || weights->seen[i])
-            continue;
-        if (n++ == 0)
-            *ret_name = tensor->name;
+        if (!is_streamable(tensor) || weights->seen[i]) continue;
+        if (n++ == 0) *ret_name = tensor->name;
     }
     return n;
 }
@@ -360,7 +343,7 @@ typedef struct pin_job {
 static bt_status pin_start(bt_weights *weights, uint32_t unit, pin_job *ret_job, bt_error *err) {
     const bt_unit_facts *u = &weights->facts->units[unit];
     uint8_t *image = bt_weights_unit_image(weights, unit);
-    bt_run runs[256]; /* the reader's own limit for a job */
+    bt_run runs[256] = {0}; /* the reader's own limit for a job */
     if (u->n_extents > sizeof runs / sizeof *runs)
         return bt_fail(err, BT_E_LIMIT, "unit_extents", BT_MEASURE_ITEMS, u->n_extents, sizeof runs / sizeof *runs,
                        "unit %s lies in %u pieces", u->name, u->n_extents);
@@ -381,15 +364,14 @@ static bt_status pin_start(bt_weights *weights, uint32_t unit, pin_job *ret_job,
 static uint64_t bytes_to_pin(const bt_weights *weights) {
     uint64_t total = 0;
     for (uint32_t u = 0; u < weights->facts->n_units; u++)
-        if (!bt_weights_unit_streams(weights, u))
-            total += weights->facts->units[u].image_bytes;
+        if (!bt_weights_unit_streams(weights, u)) total += weights->facts->units[u].image_bytes;
     return total;
 }
 
 bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void *user, bt_error *err) {
     bt_reader *reader = weights->device->params.reader;
     uint64_t total = bytes_to_pin(weights), done = 0;
-    pin_job queue[PIN_JOBS];
+    pin_job queue[PIN_JOBS] = {0};
     uint32_t first = 0, n = 0, next = 0;
     bt_status status = BT_OK;
     for (;;) {
@@ -400,8 +382,7 @@ bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void 
             }
             next++;
         }
-        if (n == 0 || status != BT_OK)
-            break;
+        if (n == 0 || status != BT_OK) break;
         pin_job job = queue[first];
         first = (first + 1) % PIN_JOBS;
         n--;

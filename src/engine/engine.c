@@ -45,8 +45,7 @@ static void log_from_llama(enum ggml_log_level level, const char *text, void *us
     size_t n = strlen(text);
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
-    if (n > 0)
-        bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
+    if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
 }
 
 bt_status bt_engine_init(bt_error *err) {
@@ -77,8 +76,7 @@ uint64_t bt_engine_mapped_bytes(bt_engine *engine) {
         bool is_heap = line == BT_LINE_BASE || line == BT_LINE_VOCAB || line == BT_LINE_THREADS;
         bt_line_use use;
         bt_account_use(engine->account, (bt_line)line, &use);
-        if (!is_heap && line != BT_LINE_PAGETABLES)
-            total += use.resident_bytes;
+        if (!is_heap && line != BT_LINE_PAGETABLES) total += use.resident_bytes;
     }
     return total;
 }
@@ -107,8 +105,7 @@ static bt_status open_store(bt_engine *engine, bt_error *err) {
     bt_io_mode mode = engine->params.plan ? engine->params.plan->wishes.io : BT_IO_BUFFERED;
     BT_TRY(bt_store_open(engine->params.facts, mode, &engine->store, err));
     engine->store_open = true;
-    if (engine->params.measuring)
-        return BT_OK;
+    if (engine->params.measuring) return BT_OK;
     bt_reader_params params = {.kind = engine->params.reader, .depth = engine->params.reader_depth};
     return bt_reader_open(&engine->store, &params, &engine->reader, err);
 }
@@ -134,7 +131,8 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
 static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
     ggml_backend_dev_t devices[] = {bt_device_ggml(engine->device), NULL};
     /* Every tensor comes to us: also those of the input layer, which libllama would keep on the CPU. */
-    struct llama_model_tensor_buft_override everything[] = {{".*", bt_device_buffer_type(engine->device)}, {NULL, NULL}};
+    struct llama_model_tensor_buft_override everything[] = {{".*", bt_device_buffer_type(engine->device)},
+                                                            {NULL, NULL}};
     struct llama_model_params params = llama_model_default_params();
     params.devices = devices;
     params.tensor_buft_overrides = everything;
@@ -149,8 +147,7 @@ static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
 static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *err) {
     bt_error found;
     if (bt_device_take_error(engine->device, &found) || bt_model_file_take_error(file, &found)) {
-        if (err)
-            *err = found;
+        if (err) *err = found;
         return found.status;
     }
     return bt_fail(err, BT_E_FORMAT, "llama_load", BT_MEASURE_NONE, 0, 0,
@@ -165,12 +162,10 @@ static bt_status load_model(bt_engine *engine, bt_error *err) {
     bt_device_set_phase(engine->device, BT_PHASE_LOAD);
     engine->model = load_from(engine, stream);
     bt_status status = BT_OK;
-    if (!engine->model)
-        status = load_failure(engine, file, err);
+    if (!engine->model) status = load_failure(engine, file, err);
     (void)fclose(stream);
     bt_model_file_close(file);
-    if (status == BT_OK && bt_device_take_error(engine->device, err))
-        status = err ? err->status : BT_E_DEVICE;
+    if (status == BT_OK && bt_device_take_error(engine->device, err)) status = err ? err->status : BT_E_DEVICE;
     return status;
 }
 
@@ -211,14 +206,11 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
 }
 
 void bt_engine_close(bt_engine *engine) {
-    if (!engine)
-        return;
-    if (engine->model)
-        llama_model_free(engine->model);
+    if (!engine) return;
+    if (engine->model) llama_model_free(engine->model);
     bt_device_close(engine->device);
     bt_reader_close(engine->reader);
-    if (engine->store_open)
-        bt_store_close(&engine->store);
+    if (engine->store_open) bt_store_close(&engine->store);
     if (engine->account && !bt_account_close(engine->account))
         bt_log(BT_LOG_WARN, "memory was left in the account when the engine closed");
     bt_heap_free(engine);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine.h: a model loaded as its plan says: account, files, reader, memory device and libllama's model, in one thing. */
+ * engine.h: a model loaded as its plan says: account, files, reader, memory device and libllama's model, in one thing.
+ */
 #pragma once
 
 #include "burthen.h"
@@ -13,11 +14,11 @@ typedef struct bt_engine bt_engine;
 
 typedef struct bt_engine_params {
     const bt_facts *facts;
-    const bt_plan *plan;      /* NULL when measuring */
+    const bt_plan *plan; /* NULL when measuring */
     bt_reader_kind reader;
-    uint32_t reader_depth;    /* 0 = the reader's default */
+    uint32_t reader_depth; /* 0 = the reader's default */
     uint32_t n_threads;
-    bool measuring;           /* a dry run: nothing is read but the header, nothing computed */
+    bool measuring; /* a dry run: nothing is read but the header, nothing computed */
     bt_device_progress progress;
     void *progress_user;
 } bt_engine_params;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define UBATCH_MAX 8u /* micro-batches of one problem: 512 halved down to 32 are five */
-#define TRIES_MAX 6u
+#define TRIES_MAX  6u
 
 typedef struct pricing {
     const bt_facts *facts;
@@ -30,8 +30,7 @@ typedef struct pricing {
 static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high, uint32_t ctx_low, uint32_t ctx_high) {
     bt_cost *cost = &costs->line[line];
     uint64_t slope = 0;
-    if (ctx_high > ctx_low && high > low)
-        slope = (high - low + (ctx_high - ctx_low) - 1) / (ctx_high - ctx_low);
+    if (ctx_high > ctx_low && high > low) slope = (high - low + (ctx_high - ctx_low) - 1) / (ctx_high - ctx_low);
     cost->per_ctx_bytes = slope;
     cost->per_window_bytes = 0;
     cost->fixed_bytes = bt_sat_sub_u64(bt_max_u64(low, ctx_high > ctx_low ? low : high), slope * ctx_low);
@@ -55,8 +54,8 @@ static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, 
     set_line(ret, BT_LINE_VOCAB, in_steps(low->vocab_bytes), in_steps(high->vocab_bytes), ctx_low, ctx_high);
     ret->line[BT_LINE_VOCAB].source = BT_SOURCE_MEASURED;
     uint64_t ours = p->facts->arena_bytes;
-    set_line(ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours), ctx_low,
-             ctx_high);
+    set_line(ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours),
+             ctx_low, ctx_high);
     set_line(ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx_low, ctx_high);
     set_line(ret, BT_LINE_COMPUTE, in_steps(low->compute_bytes), in_steps(high->compute_bytes), ctx_low, ctx_high);
     set_line(ret, BT_LINE_LOGITS, low->logits_bytes, high->logits_bytes, ctx_low, ctx_high);
@@ -69,10 +68,8 @@ static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, 
 /* KV that bends (sliding windows) is taken from the formula when that is exact. */
 static void keep_exact_kv(const pricing *p, const bt_costs *formula, const bt_price *high, bt_costs *costs) {
     bt_ledger ledger;
-    if (!p->facts->kv_known || !p->facts->kv_exact || !bt_costs_at(formula, high->n_ctx, &ledger))
-        return;
-    if (ledger.bytes[BT_LINE_KV] == high->kv_bytes)
-        costs->line[BT_LINE_KV] = formula->line[BT_LINE_KV];
+    if (!p->facts->kv_known || !p->facts->kv_exact || !bt_costs_at(formula, high->n_ctx, &ledger)) return;
+    if (ledger.bytes[BT_LINE_KV] == high->kv_bytes) costs->line[BT_LINE_KV] = formula->line[BT_LINE_KV];
 }
 
 static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_high, bt_costs *costs, uint32_t *ret_n,
@@ -81,23 +78,21 @@ static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_h
     uint32_t n = (uint32_t)bt_min_u64(problem->n_costs, UBATCH_MAX);
     bt_price_point points[2 * UBATCH_MAX];
     bt_price *prices = bt_arena_array(p->arena, 2 * (uint64_t)n, sizeof *prices);
-    if (!prices)
-        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (!prices) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_ubatch = problem->costs[i].n_ubatch;
-        points[2 * i] = (bt_price_point){ctx_low, n_ubatch, p->outputs(ctx_low, n_ubatch)};
-        points[2 * i + 1] = (bt_price_point){ctx_high, n_ubatch, p->outputs(ctx_high, n_ubatch)};
+        points[(size_t)2 * i] = (bt_price_point){ctx_low, n_ubatch, p->outputs(ctx_low, n_ubatch)};
+        points[(size_t)2 * i + 1] = (bt_price_point){ctx_high, n_ubatch, p->outputs(ctx_high, n_ubatch)};
     }
     BT_TRY(bt_price_points(p->facts, &problem->wishes, p->n_threads, points, 2 * n, prices, err));
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t k = 2 * i; k < 2 * i + 2; k++)
             if (prices[k].error.status != BT_OK) {
-                if (err)
-                    *err = prices[k].error;
+                if (err) *err = prices[k].error;
                 return prices[k].error.status;
             }
-        fit(p, &problem->costs[i], &prices[2 * i], &prices[2 * i + 1], &costs[i]);
-        keep_exact_kv(p, &problem->costs[i], &prices[2 * i + 1], &costs[i]);
+        fit(p, &problem->costs[i], &prices[(size_t)2 * i], &prices[(size_t)2 * i + 1], &costs[i]);
+        keep_exact_kv(p, &problem->costs[i], &prices[(size_t)2 * i + 1], &costs[i]);
     }
     *ret_n = n;
     return BT_OK;
@@ -108,8 +103,7 @@ static void context_range(const bt_problem *problem, uint32_t *ret_low, uint32_t
     uint32_t high = problem->wishes.n_ctx;
     if (high == 0) {
         high = problem->n_ctx_default_cap;
-        if (problem->n_ctx_train > 0)
-            high = (uint32_t)bt_min_u64(high, problem->n_ctx_train);
+        if (problem->n_ctx_train > 0) high = (uint32_t)bt_min_u64(high, problem->n_ctx_train);
     }
     uint32_t low = problem->wishes.n_ctx && !problem->wishes.allow_ctx_reduction ? high : problem->costs[0].ctx_min;
     *ret_low = (uint32_t)bt_min_u64(low, high);
@@ -123,8 +117,7 @@ static bt_status plan_at(const pricing *p, const bt_costs *model, uint32_t n_ctx
     bt_price price;
     BT_TRY(bt_price_points(p->facts, &p->problem->wishes, p->n_threads, &point, 1, &price, err));
     if (price.error.status != BT_OK) {
-        if (err)
-            *err = price.error;
+        if (err) *err = price.error;
         return price.error.status;
     }
     bt_costs costs;
@@ -151,8 +144,7 @@ bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64
                         bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     pricing p = {facts, problem, base_bytes, n_threads, outputs, arena};
     bt_costs *costs = bt_arena_array(arena, UBATCH_MAX, sizeof *costs);
-    if (!costs)
-        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     uint32_t n_costs = 0, ctx_low, ctx_high;
     context_range(problem, &ctx_low, &ctx_high);
     BT_TRY(price_models(&p, ctx_low, ctx_high, costs, &n_costs, err));
@@ -170,8 +162,7 @@ bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64
         }
         const bt_costs *model = &costs[0];
         for (uint32_t i = 0; i < n_costs; i++)
-            if (costs[i].n_ubatch == first.n_ubatch)
-                model = &costs[i];
+            if (costs[i].n_ubatch == first.n_ubatch) model = &costs[i];
         bt_plan plan;
         pricing exact = p;
         exact.problem = &priced;

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#define PIECE_BYTES 256       /* the longest token of any known vocabulary has under 256 bytes */
-#define PENALTY_LAST_TOKENS 64 /* llama.cpp's default for the repeat penalty's memory */
+#define PIECE_BYTES         256 /* the longest token of any known vocabulary has under 256 bytes */
+#define PENALTY_LAST_TOKENS 64  /* llama.cpp's default for the repeat penalty's memory */
 
 static bt_status make_sampler(bt_session *session, const bt_sampling *sampling, struct llama_sampler **ret_sampler,
                               bt_error *err) {
@@ -38,7 +38,8 @@ static bt_status make_sampler(bt_session *session, const bt_sampling *sampling, 
         llama_sampler_chain_add(chain, llama_sampler_init_top_p((float)sampling->top_p, 0));
         llama_sampler_chain_add(chain, llama_sampler_init_min_p((float)sampling->min_p, 0));
         llama_sampler_chain_add(chain, llama_sampler_init_temp((float)sampling->temperature));
-        llama_sampler_chain_add(chain, llama_sampler_init_dist(sampling->has_seed ? sampling->seed : LLAMA_DEFAULT_SEED));
+        llama_sampler_chain_add(chain,
+                                llama_sampler_init_dist(sampling->has_seed ? sampling->seed : LLAMA_DEFAULT_SEED));
     }
     *ret_sampler = chain;
     return BT_OK;
@@ -58,8 +59,7 @@ static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, 
     ret->stop = BT_STOP_LENGTH;
     while (n_left > 0) {
         int32_t token = llama_sampler_sample(sampler, context, -1);
-        if (ret->n_generated == 0)
-            ret->first_token_ns = bt_os_now_ns() - start_ns;
+        if (ret->n_generated == 0) ret->first_token_ns = bt_os_now_ns() - start_ns;
         if (llama_vocab_is_eog(vocab, token) && !params->ignore_eos) {
             ret->stop = BT_STOP_END;
             break;
@@ -69,8 +69,7 @@ static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, 
             ret->stop = BT_STOP_CALLER;
             break;
         }
-        if (--n_left == 0)
-            break;
+        if (--n_left == 0) break;
         if (bt_session_n_used(session) >= bt_session_n_ctx(session)) {
             ret->stop = BT_STOP_CONTEXT;
             break;
@@ -92,8 +91,7 @@ bt_status bt_generate(bt_session *session, const int32_t *prompt, uint32_t n_pro
     bt_status status = bt_session_decode(session, prompt, n_prompt, NULL, err);
     uint64_t prompt_end_ns = bt_os_now_ns();
     ret->prompt_ns = prompt_end_ns - start_ns;
-    if (status == BT_OK)
-        status = sample_all(session, sampler, params, start_ns, ret, err);
+    if (status == BT_OK) status = sample_all(session, sampler, params, start_ns, ret, err);
     ret->decode_ns = bt_os_now_ns() - prompt_end_ns;
     llama_sampler_free(sampler);
     return status;

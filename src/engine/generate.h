@@ -9,7 +9,7 @@ typedef struct bt_sampling {
     int32_t top_k;
     double top_p, min_p, repeat_penalty;
     uint32_t seed;
-    bool has_seed; /* else one is drawn */
+    bool has_seed;       /* else one is drawn */
     const char *grammar; /* GBNF text, or NULL */
 } bt_sampling;
 

@@ -61,8 +61,9 @@ static int compare_pieces(const void *a, const void *b) {
 static void lay_out_one(bt_model_file *file) {
     for (uint32_t i = 0; i < file->n_pieces; i++) {
         const bt_tensor *tensor = &file->facts->tensors[i];
-        file->pieces[i] = (piece){tensor->file_offset, tensor->file_offset + tensor->bytes, tensor->file_offset,
-                                  tensor->shard,       i,                                   is_placed(tensor)};
+        file->pieces[i] =
+            (piece){tensor->file_offset, tensor->file_offset + tensor->bytes, tensor->file_offset, tensor->shard, i,
+                    is_placed(tensor)};
     }
     qsort(file->pieces, file->n_pieces, sizeof *file->pieces, compare_pieces);
     file->data_start = file->facts->shards[0].data_offset;
@@ -124,15 +125,13 @@ static bt_status lay_out_merged(bt_model_file *file, bt_error *err) {
 /* Overlay bytes of a field that stands at [field, field + n) of the file on a read of [start, start + bytes). */
 static void overlay(uint8_t *dest, uint64_t start, uint64_t bytes, uint64_t field, const void *value, uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
-        if (field + i >= start && field + i < start + bytes)
-            dest[field + i - start] = ((const uint8_t *)value)[i];
+        if (field + i >= start && field + i < start + bytes) dest[field + i - start] = ((const uint8_t *)value)[i];
 }
 
 /* Bytes before the data: shard 0's, with the counts put right, and the merged table. */
 static bt_status read_header(bt_model_file *file, uint64_t start, uint8_t *dest, uint64_t bytes, bt_error *err) {
     const bt_shard *shard = &file->facts->shards[0];
-    if (!file->table)
-        return bt_store_read(file->store, 0, start, dest, bytes, err);
+    if (!file->table) return bt_store_read(file->store, 0, start, dest, bytes, err);
     memset(dest, 0, bytes);
     if (start < shard->kv_end)
         BT_TRY(bt_store_read(file->store, 0, start, dest, bt_min_u64(bytes, shard->kv_end - start), err));
@@ -200,14 +199,12 @@ static ssize_t cookie_read(void *cookie, char *dest, size_t bytes) {
         uint64_t n;
         bt_error err;
         if (read_some(file, (uint8_t *)dest + done, bytes - done, &n, &err) != BT_OK) {
-            if (!file->has_error)
-                file->error = err;
+            if (!file->has_error) file->error = err;
             file->has_error = true;
             errno = err.sys ? err.sys : EIO;
             return -1;
         }
-        if (n == 0)
-            break;
+        if (n == 0) break;
         file->position += n;
         done += n;
     }
@@ -243,7 +240,8 @@ bt_status bt_model_file_open(const bt_facts *facts, const bt_store *store, bt_mo
                              bt_error *err) {
     bt_model_file *file = bt_heap_alloc(sizeof *file);
     if (!file)
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *file, 0, "no memory for the virtual model file");
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *file, 0,
+                       "no memory for the virtual model file");
     file->facts = facts;
     file->store = store;
     file->n_pieces = facts->n_tensors;
@@ -271,15 +269,13 @@ bt_status bt_model_file_open(const bt_facts *facts, const bt_store *store, bt_mo
 
 bool bt_model_file_take_error(bt_model_file *file, bt_error *err) {
     bool had = file->has_error;
-    if (had && err)
-        *err = file->error;
+    if (had && err) *err = file->error;
     file->has_error = false;
     return had;
 }
 
 void bt_model_file_close(bt_model_file *file) {
-    if (!file)
-        return;
+    if (!file) return;
     bt_heap_free(file->pieces);
     bt_heap_free(file->table);
     bt_heap_free(file->buffer);

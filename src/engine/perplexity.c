@@ -51,11 +51,9 @@ static bt_status score_chunk(scorer *s, bt_error *err) {
         uint32_t n = (uint32_t)bt_min_u64(s->n_ubatch, s->n_ctx - start);
         BT_TRY(bt_session_decode(s->session, s->chunk + start, n, s->wants + start, err));
         for (uint32_t i = 0; i < n; i++) {
-            if (!s->wants[start + i] || start + i + 1 >= s->n_ctx)
-                continue;
+            if (!s->wants[start + i] || start + i + 1 >= s->n_ctx) continue;
             const float *logits = llama_get_logits_ith(context, (int32_t)i);
-            if (!logits)
-                return bt_fail(err, BT_E_DEVICE, "logits", BT_MEASURE_NONE, 0, 0, "llama.cpp gave no logits");
+            if (!logits) return bt_fail(err, BT_E_DEVICE, "logits", BT_MEASURE_NONE, 0, 0, "llama.cpp gave no logits");
             double value = negative_log_likelihood(logits, n_vocab, s->chunk[start + i + 1]);
             s->sum += value;
             s->sum_of_squares += value * value;
@@ -71,8 +69,7 @@ static bt_status score_all(scorer *s, const int32_t *tokens, uint32_t n_chunks,
         s->wants[i] = i >= s->n_ctx / 2;
     for (uint32_t c = 0; c < n_chunks; c++) {
         memcpy(s->chunk, tokens + (size_t)c * s->n_ctx, s->n_ctx * sizeof *s->chunk);
-        if (llama_vocab_get_add_bos(s->vocab))
-            s->chunk[0] = llama_vocab_bos(s->vocab);
+        if (llama_vocab_get_add_bos(s->vocab)) s->chunk[0] = llama_vocab_bos(s->vocab);
         BT_TRY(score_chunk(s, err));
         if (on_chunk && !on_chunk(c, n_chunks, exp(s->sum / (double)s->n_scored), user))
             return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "scoring was stopped");
@@ -86,7 +83,8 @@ bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint
     uint32_t n_ctx = bt_session_n_ctx(session);
     if (n_tokens / 2 < n_ctx)
         return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, 2 * (uint64_t)n_ctx, n_tokens,
-                       "the text has %u tokens; with a context of %u at least %u are needed", n_tokens, n_ctx, 2 * n_ctx);
+                       "the text has %u tokens; with a context of %u at least %u are needed", n_tokens, n_ctx,
+                       2 * n_ctx);
     scorer s = {.session = session, .n_ctx = n_ctx, .n_ubatch = n_ubatch};
     s.vocab = llama_model_get_vocab(llama_get_model(bt_session_context(session)));
     s.chunk = bt_heap_array(n_ctx, sizeof *s.chunk);
@@ -94,13 +92,13 @@ bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint
     uint32_t n_chunks = (uint32_t)bt_min_u64(n_tokens / n_ctx, max_chunks);
     bt_status status;
     if (!s.chunk || !s.wants)
-        status = bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n_ctx, 0, "no memory for a chunk of %u tokens", n_ctx);
+        status =
+            bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n_ctx, 0, "no memory for a chunk of %u tokens", n_ctx);
     else
         status = score_all(&s, tokens, n_chunks, on_chunk, user, err);
     bt_heap_free(s.chunk);
     bt_heap_free(s.wants);
-    if (status != BT_OK)
-        return status;
+    if (status != BT_OK) return status;
     double mean = s.sum / (double)s.n_scored;
     double variance = s.sum_of_squares / (double)s.n_scored - mean * mean;
     ret->n_chunks = n_chunks;

@@ -6,7 +6,7 @@
 
 typedef struct bt_perplexity {
     uint32_t n_chunks;
-    uint64_t n_scored; /* tokens */
+    uint64_t n_scored;   /* tokens */
     double value, error; /* e to the mean negative log-likelihood, and its standard error */
 } bt_perplexity;
 
@@ -16,5 +16,6 @@ uint32_t bt_perplexity_outputs(uint32_t n_ctx, uint32_t n_ubatch);
  * (BT_E_CANCELLED). BT_E_ARG, code "text_short", for fewer than two chunks. */
 BT_MUST_CHECK bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint32_t n_tokens,
                                               uint32_t n_ubatch, uint32_t max_chunks,
-                                              bool (*on_chunk)(uint32_t chunk, uint32_t n_chunks, double value, void *user),
+                                              bool (*on_chunk)(uint32_t chunk, uint32_t n_chunks, double value,
+                                                               void *user),
                                               void *user, bt_perplexity *ret, bt_error *err);

@@ -5,9 +5,10 @@
  *   parent --fork--> child: loads the model in measuring mode --fork--> grandchild: one point: makes the context,
  *                           measures what loading keeps                  decodes until the context is full
  *
- * Every grandchild starts from the same loaded model, so that no point's heap disturbs the next one's. Results come back
- * through a pipe as plain data. The children never return: they leave by _exit, so nothing of the parent's (buffers,
- * files) is done twice. The bound: the children hold a process base, the vocabulary and graph arenas, no weights.
+ * Every grandchild starts from the same loaded model, so that no point's heap disturbs the next one's. Results come
+ * back through a pipe as plain data. The children never return: they leave by _exit, so nothing of the parent's
+ * (buffers, files) is done twice. The bound: the children hold a process base, the vocabulary and graph arenas, no
+ * weights.
  *
  * Left out: work that depends on the numbers themselves (none in the supported graphs). */
 
@@ -41,10 +42,8 @@ static bool write_all(int fd, const void *data, size_t bytes) {
     const uint8_t *at = data;
     while (bytes > 0) {
         ssize_t n = write(fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
     }
@@ -55,10 +54,8 @@ static bool read_all(int fd, void *data, size_t bytes) {
     uint8_t *at = data;
     while (bytes > 0) {
         ssize_t n = read(fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
     }
@@ -98,8 +95,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     bt_session *session;
     BT_TRY(bt_session_open(engine, &params, &session, err));
     bt_status status = fill_context(session, point->n_ubatch, point->n_outputs_max, err);
-    if (status != BT_OK)
-        return status; /* the process ends here anyway */
+    if (status != BT_OK) return status; /* the process ends here anyway */
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
     bt_device *device = bt_engine_device(engine);
     bt_device_stats stats;
@@ -108,10 +104,9 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     uint64_t work_bytes = stats.work_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
     price->n_ctx = bt_session_n_ctx(session);
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
-    price->compute_bytes = bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page +
-                           heap_bytes;
-    price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) +
-                          bt_price_sampler_bytes(facts);
+    price->compute_bytes =
+        bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
+    price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) + bt_price_sampler_bytes(facts);
     bt_line_use use;
     bt_account_use(bt_engine_account(engine), BT_LINE_METADATA, &use);
     price->metadata_bytes += use.peak_committed_bytes;
@@ -154,8 +149,7 @@ _Noreturn static void grandchild(const request *r, bt_engine *engine, uint32_t i
     bt_error err;
     memset(&err, 0, sizeof err);
     price.error.status = BT_OK;
-    if (price_point(engine, r->facts, r->wishes, r->n_threads, &r->points[i], &price, &err) != BT_OK)
-        price.error = err;
+    if (price_point(engine, r->facts, r->wishes, r->n_threads, &r->points[i], &price, &err) != BT_OK) price.error = err;
     _exit(write_all(r->out, &price, sizeof price) ? 0 : 1);
 }
 
@@ -165,17 +159,14 @@ _Noreturn static void child(const request *r) {
     bt_engine *engine = NULL;
     if (load(r, &engine, &price, &price.error) != BT_OK) {
         for (uint32_t i = 0; i < r->n_points; i++)
-            if (!write_all(r->out, &price, sizeof price))
-                _exit(1);
+            if (!write_all(r->out, &price, sizeof price)) _exit(1);
         _exit(0);
     }
     for (uint32_t i = 0; i < r->n_points; i++) {
         pid_t pid = fork();
-        if (pid == 0)
-            grandchild(r, engine, i, price);
+        if (pid == 0) grandchild(r, engine, i, price);
         int state = 0;
-        if (pid < 0 || waitpid(pid, &state, 0) != pid || !WIFEXITED(state) || WEXITSTATUS(state) != 0)
-            _exit(1);
+        if (pid < 0 || waitpid(pid, &state, 0) != pid || !WIFEXITED(state) || WEXITSTATUS(state) != 0) _exit(1);
     }
     _exit(0);
 }
@@ -197,8 +188,7 @@ static bt_status child_failure(pid_t pid, bt_error *err) {
 bt_status bt_price_points(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                           const bt_price_point *points, uint32_t n_points, bt_price *ret_prices, bt_error *err) {
     int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0)
-        return bt_fail_sys(err, errno, "price_child", "cannot start the dry run");
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) return bt_fail_sys(err, errno, "price_child", "cannot start the dry run");
     pid_t pid = fork();
     if (pid < 0) {
         int sys = errno;
@@ -216,8 +206,7 @@ bt_status bt_price_points(const bt_facts *facts, const bt_wishes *wishes, uint32
     for (uint32_t i = 0; i < n_points && complete; i++)
         complete = read_all(pipe_fds[0], &ret_prices[i], sizeof *ret_prices);
     (void)close(pipe_fds[0]);
-    if (!complete)
-        return child_failure(pid, err);
+    if (!complete) return child_failure(pid, err);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     return BT_OK;

@@ -71,13 +71,12 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     session->context = llama_init_from_model(bt_engine_model(session->engine), params);
     bt_error found;
     bool has_reason = bt_device_take_error(device, &found);
-    if (has_reason && err)
-        *err = found;
-    if (has_reason)
-        return found.status;
+    if (has_reason && err) *err = found;
+    if (has_reason) return found.status;
     if (!session->context)
         return bt_fail(err, BT_E_UNSUPPORTED, "llama_context", BT_MEASURE_TOKENS, p->n_ctx, 0,
-                       "llama.cpp cannot make a context of %u tokens for this model; --log-level debug shows why", p->n_ctx);
+                       "llama.cpp cannot make a context of %u tokens for this model; --log-level debug shows why",
+                       p->n_ctx);
     BT_TRY(bt_device_classify(device, err));
     bt_device_set_phase(device, BT_PHASE_COMPUTE);
     return BT_OK;
@@ -101,11 +100,9 @@ bt_status bt_session_open(bt_engine *engine, const bt_session_params *params, bt
 }
 
 void bt_session_close(bt_session *session) {
-    if (!session)
-        return;
+    if (!session) return;
     llama_batch_free(session->batch);
-    if (session->context)
-        llama_free(session->context);
+    if (session->context) llama_free(session->context);
     bt_heap_free(session);
 }
 
@@ -133,12 +130,10 @@ void bt_session_clear(bt_session *session) {
 static bt_status decode_failure(bt_session *session, int32_t result, bt_error *err) {
     bt_error found;
     if (bt_device_take_error(bt_engine_device(session->engine), &found)) {
-        if (err)
-            *err = found;
+        if (err) *err = found;
         return found.status;
     }
-    if (result == 2)
-        return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "generation was stopped");
+    if (result == 2) return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "generation was stopped");
     if (result == 1)
         return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, session->n_used + 1u, session->n_ctx,
                        "the context of %u tokens is full", session->n_ctx);
@@ -158,8 +153,7 @@ static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_
         batch->logits[i] = wants_logits ? (int8_t)(wants_logits[i] != 0) : (int8_t)(is_last && i + 1 == n);
     }
     int32_t result = llama_decode(session->context, *batch);
-    if (result != 0)
-        return decode_failure(session, result, err);
+    if (result != 0) return decode_failure(session, result, err);
     session->n_used += n;
     session->n_passes += (n + session->params.n_ubatch - 1) / session->params.n_ubatch;
     return BT_OK;
@@ -168,8 +162,9 @@ static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_
 bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n, const uint8_t *wants_logits,
                             bt_error *err) {
     if (n > session->n_ctx - session->n_used)
-        return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n, session->n_ctx,
-                       "%u tokens do not fit: %u of the context's %u are used", n, session->n_used, session->n_ctx);
+        return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n,
+                       session->n_ctx, "%u tokens do not fit: %u of the context's %u are used", n, session->n_used,
+                       session->n_ctx);
     BT_TRY(bt_engine_check(session->engine, err));
     for (uint32_t done = 0; done < n;) {
         uint32_t some = (uint32_t)bt_min_u64(n - done, session->params.n_batch);
@@ -191,7 +186,8 @@ bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_byte
         return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
     int32_t *tokens = bt_heap_array((size_t)wanted + 1, sizeof *tokens);
     if (!tokens)
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, (uint64_t)wanted, 0, "no memory for %d tokens", wanted);
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, (uint64_t)wanted, 0, "no memory for %d tokens",
+                       wanted);
     int32_t n = llama_tokenize(vocab, text, (int32_t)n_bytes, tokens, wanted, add_special, parse_special);
     if (n < 0) {
         bt_heap_free(tokens);

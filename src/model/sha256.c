@@ -34,7 +34,7 @@ static uint32_t load_be32(const unsigned char *p) {
 static void compress(uint32_t state[8], const unsigned char *block) {
     uint32_t w[64]; /* message schedule */
     for (unsigned i = 0; i < 16; i++)
-        w[i] = load_be32(block + 4 * i);
+        w[i] = load_be32(block + (size_t)4 * i);
     for (unsigned i = 16; i < 64; i++) {
         uint32_t s0 = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ (w[i - 15] >> 3);
         uint32_t s1 = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ (w[i - 2] >> 10);

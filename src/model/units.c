@@ -194,7 +194,7 @@ static uint64_t largest_unit_bytes(const bt_facts *f) {
 static bt_status size_panels(builder *b, uint64_t target_bytes, bt_error *err) {
     b->head_rows = b->head->bytes / b->head->row_bytes;
     uint64_t tile_bytes = bt_sat_mul_u64(b->head->row_bytes, BT_PANEL_ROW_ALIGN);
-    uint64_t n_tiles = bt_max_u64(1, (target_bytes - 2 * BT_PAGE_BYTES) / tile_bytes);
+    uint64_t n_tiles = bt_max_u64(1, (target_bytes - (uint64_t)2 * BT_PAGE_BYTES) / tile_bytes);
     b->panel_rows = n_tiles * BT_PANEL_ROW_ALIGN;
     uint64_t n = (b->head_rows + b->panel_rows - 1) / b->panel_rows;
     if (n <= BT_PANEL_MAX) return BT_OK;

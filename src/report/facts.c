@@ -101,6 +101,7 @@ bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error 
     bt_json_put_u64(out, root, "file_bytes", facts->file_bytes);
     bt_json_put_u64(out, root, "header_bytes", facts->header_bytes);
     bt_json_put_text(out, root, "header_sha256", facts->header_sha256);
+    bt_json_put_u64(out, root, "alignment", facts->alignment);
     put_types(out, root, facts);
     put_kv(out, root, facts);
     put_shards(out, root, facts);

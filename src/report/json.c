@@ -5,9 +5,9 @@
  * asked for by name, type and range in one call; the first that is wrong is reported with its path.
  *
  * Bounds. A text is scanned before it is parsed, since the parser makes a value of about 100 bytes of two characters:
- * at most BT_JSON_IN_MAX_BYTES, VALUE_MAX values and DEPTH_MAX levels. What is written is bounded by what it describes
- * (facts have limits of their own) and by BT_JSON_OUT_MAX_BYTES. Numbers are 64-bit signed, as in the JSON library;
- * sizes above are written as null. Left out: streaming; a plan is small. */
+ * at most BT_JSON_IN_MAX_BYTES, VALUE_MAX values, DEPTH_MAX levels and TOKEN_MAX bytes a token. What is written is
+ * bounded by what it describes (facts have limits of their own) and by BT_JSON_OUT_MAX_BYTES. Numbers are 64-bit
+ * signed, as in the JSON library; sizes above are written as null. Left out: streaming; a plan is small. */
 #include "report/json.h"
 #include "base/error.h"
 #include "base/heap.h"
@@ -28,8 +28,45 @@
 
 static const char *engine_version;
 
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* The JSON library's lexer does not look whether its token buffer could grow: a refused allocation there is an
+ * assertion, or a token without its end (jansson 2.14, load.c: lex_save). So the buffer is made to grow before anything
+ * is at stake: a text is read as the second item of a list whose first item is a string of TOKEN_MAX letters, and what
+ * the library allocates until that string is over comes from a block taken beforehand (warm-up). Tokens are shorter
+ * than that string, so the buffer never grows again, and every other refusal the library does report. */
+#define TOKEN_MAX (32u << 10) /* a path of PATH_MAX bytes, each of them escaped as \u00xx, is 24 KiB */
+/* 16 to 64 KiB of buffer in powers of two, the string, and what a list takes; measured: 163,984 bytes. */
+#define WARM_BYTES (192u << 10)
+#define WARM_ALIGN 16u
+
+typedef struct warm_up {
+    char *base; /* NULL: nothing is read */
+    size_t used;
+    bool over;    /* the first item was read: back to the heap */
+    bool refused; /* the parser calls some refused allocations a syntax error: here they keep their name */
+} warm_up;
+static _Thread_local warm_up warm;
+
+static void *alloc_warm(size_t bytes) {
+    size_t at = (warm.used + WARM_ALIGN - 1) / WARM_ALIGN * WARM_ALIGN;
+    if (warm.base && !warm.over && bytes <= WARM_BYTES && at <= WARM_BYTES - bytes) {
+        warm.used = at + bytes;
+        return warm.base + at;
+    }
+    void *p = bt_heap_alloc(bytes);
+    if (!p) warm.refused = true;
+    return p;
+}
+
+static void free_warm(void *p) {
+    uintptr_t base = (uintptr_t)warm.base;
+    if (base && (uintptr_t)p >= base && (uintptr_t)p < base + WARM_BYTES) return; /* goes with the block */
+    bt_heap_free(p);
+}
+
 void bt_report_init(const char *version) {
-    json_set_alloc_funcs(bt_heap_alloc, bt_heap_free);
+    json_set_alloc_funcs(alloc_warm, free_warm);
     engine_version = version;
 }
 
@@ -151,15 +188,20 @@ static void fail_in(bt_json_in *in, bt_status status, const char *text) {
     in->status = bt_fail(in->err, status, "json", BT_MEASURE_NONE, 0, 0, "%s", text);
 }
 
-/* Values and levels of a text that need not be JSON: commas and brackets outside of strings. */
+/* Values, levels and tokens of a text that need not be JSON: commas and brackets outside of strings, and what stands
+ * between them. */
 static bool is_within_bounds(const char *json, size_t n_bytes) {
     size_t n_values = 0;
     size_t depth = 0;
+    size_t n_token = 0; /* bytes since the last byte that ends a token */
     bool in_string = false;
     for (size_t i = 0; i < n_bytes; i++) {
         char c = json[i];
+        n_token++;
+        if (n_token + 8 > TOKEN_MAX) return false; /* quotes, a terminator, an escape */
         if (in_string) {
             if (c == '\\') i++;
+            if (c == '\\') n_token++;
             if (c == '"') in_string = false;
             continue;
         }
@@ -167,9 +209,68 @@ static bool is_within_bounds(const char *json, size_t n_bytes) {
         if (c == ',' || c == '[' || c == '{') n_values++;
         if (c == '[' || c == '{') depth++;
         if ((c == ']' || c == '}') && depth > 0) depth--;
+        if (strchr(" \t\r\n,:[]{}\"", c)) n_token = in_string ? 1 : 0; /* strchr finds NUL too; it ends all tokens */
         if (n_values > VALUE_MAX || depth > DEPTH_MAX) return false;
     }
     return true;
+}
+
+/* What the parser is given: ["aaa...",\n TEXT] */
+typedef struct feed {
+    const char *json;
+    size_t n_bytes, at; /* of the warm-up, then of the text, then of the end */
+    int part;
+} feed;
+
+static const char before[] = "[\"";
+static const char between[] = "\",\n";
+static const char after[] = "]";
+
+static size_t feed_some(void *buffer, size_t capacity, void *user) {
+    feed *f = user;
+    for (;;) {
+        const size_t sizes[] = {sizeof before - 1, TOKEN_MAX, sizeof between - 1, f->n_bytes, sizeof after - 1};
+        const char *const texts[] = {before, NULL, between, f->json, after};
+        if (f->part == 5) return 0;
+        warm.over = f->part > 2;
+        size_t n = sizes[f->part] - f->at;
+        if (n == 0) {
+            f->part++;
+            f->at = 0;
+            continue;
+        }
+        n = n < capacity ? n : capacity;
+        if (texts[f->part]) {
+            memcpy(buffer, texts[f->part] + f->at, n);
+        } else {
+            memset(buffer, 'a', n);
+        }
+        f->at += n;
+        return n;
+    }
+}
+
+/* The value of a text, or NULL with the reason in *why or in warm.refused. */
+static json_t *load(const char *json, size_t n_bytes, json_error_t *why) {
+    warm = (warm_up){.base = bt_heap_alloc(WARM_BYTES)};
+    if (!warm.base) {
+        warm.refused = true;
+        return NULL;
+    }
+    feed f = {.json = json, .n_bytes = n_bytes};
+    json_t *list = json_load_callback(feed_some, &f, JSON_REJECT_DUPLICATES, why);
+    json_t *value = NULL;
+    if (json_array_size(list) == 2) {
+        value = json_incref(json_array_get(list, 1));
+    } else if (list) {
+        why->line = 2;
+        why->column = 1;
+        (void)snprintf(why->text, JSON_ERROR_TEXT_LENGTH, "one value is wanted");
+    }
+    json_decref(list);
+    bt_heap_free(warm.base);
+    warm.base = NULL;
+    return value;
 }
 
 json_t *bt_json_parse(bt_json_in *in, const char *json, size_t n_bytes) {
@@ -179,16 +280,16 @@ json_t *bt_json_parse(bt_json_in *in, const char *json, size_t n_bytes) {
         return NULL;
     }
     if (!is_within_bounds(json, n_bytes)) {
-        fail_in(in, BT_E_LIMIT, "JSON text with too many values or levels");
+        fail_in(in, BT_E_LIMIT, "JSON text with too many values or levels, or too long a text in it");
         return NULL;
     }
-    json_error_t why;
-    json_t *root = json_loadb(json, n_bytes, JSON_REJECT_DUPLICATES, &why);
-    if (!root && json_error_code(&why) == json_error_out_of_memory) {
+    json_error_t why = {0};
+    json_t *root = load(json, n_bytes, &why);
+    if (!root && warm.refused) {
         in->status = bt_fail(in->err, BT_E_NOMEM, "json", BT_MEASURE_NONE, 0, 0, "no memory to read JSON");
     } else if (!root) {
         in->status = bt_fail(in->err, BT_E_FORMAT, "json", BT_MEASURE_NONE, 0, 0, "not JSON: line %d, column %d: %s",
-                             why.line, why.column, why.text);
+                             why.line - 1, why.column, why.text);
     } else if (!json_is_object(root)) {
         json_decref(root);
         root = NULL;

@@ -37,12 +37,14 @@ static void put_pool(bt_json_out *out, json_t *pools, const bt_pool *pool) {
 static void put_cgroup(bt_json_out *out, json_t *root, const bt_machine *machine) {
     json_t *cgroup = bt_json_put_object(out, root, "cgroup");
     bt_json_put_u64(out, cgroup, "version", machine->cgroup_version);
+    bt_json_put_text_or_null(out, cgroup, "reason", machine->cgroup_reason);
     json_t *levels = bt_json_put_array(out, cgroup, "levels");
     for (uint32_t i = 0; i < machine->n_cgroup_levels && i < BT_CGROUP_LEVEL_MAX; i++) {
         const bt_cgroup_level *level = &machine->cgroup[i];
         json_t *item = bt_json_add_object(out, levels);
         bt_json_put_text(out, item, "path", level->path);
         bt_json_put_known(out, item, "limit_bytes", level->limit);
+        bt_json_put_text_or_null(out, item, "limit_file", level->limit_file);
         bt_json_put_u64(out, item, "usage_bytes", level->usage_bytes);
         bt_json_put_u64(out, item, "reclaimable_bytes", level->reclaimable_bytes);
     }
@@ -133,6 +135,7 @@ static void read_cgroup(bt_json_in *in, const json_t *root, bt_machine *machine)
     const json_t *cgroup = bt_json_object(in, root, "cgroup");
     bt_json_at(in, "cgroup.");
     (void)bt_json_u32(in, cgroup, "version", 2, &machine->cgroup_version);
+    (void)bt_json_text(in, cgroup, "reason", machine->cgroup_reason, sizeof machine->cgroup_reason);
     const json_t *levels = bt_json_array(in, cgroup, "levels", BT_CGROUP_LEVEL_MAX);
     machine->n_cgroup_levels = (uint32_t)json_array_size(levels);
     for (uint32_t i = 0; i < machine->n_cgroup_levels; i++) {
@@ -141,6 +144,7 @@ static void read_cgroup(bt_json_in *in, const json_t *root, bt_machine *machine)
         bt_cgroup_level *level = &machine->cgroup[i];
         (void)bt_json_text(in, item, "path", level->path, sizeof level->path);
         (void)bt_json_known(in, item, "limit_bytes", &level->limit);
+        (void)bt_json_text(in, item, "limit_file", level->limit_file, sizeof level->limit_file);
         (void)bt_json_u64(in, item, "usage_bytes", &level->usage_bytes);
         (void)bt_json_u64(in, item, "reclaimable_bytes", &level->reclaimable_bytes);
     }

@@ -37,7 +37,15 @@ static void add_pool(bt_text *out, const bt_pool *pool) {
 
 static void add_cgroup(bt_text *out, const bt_machine *machine) {
     if (machine->cgroup_version == 0) {
-        bt_text_add(out, "\nMemory cgroup\n  none\n");
+        bt_text_add(out, "\nMemory cgroup\n  ");
+        if (machine->cgroup_reason[0]) {
+            bt_text_add(out, "not readable: ");
+            bt_text_add_escaped(out, machine->cgroup_reason,
+                                strnlen(machine->cgroup_reason, sizeof machine->cgroup_reason));
+        } else {
+            bt_text_add(out, "none");
+        }
+        bt_text_add(out, "\n");
         return;
     }
     bt_text_addf(out, "\nMemory cgroup (v%u), leaf to root\n  %12s %12s %12s  %s\n", machine->cgroup_version, "limit",

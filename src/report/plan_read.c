@@ -20,7 +20,7 @@
 #define CTX_MAX    (1u << 30) /* above every trained context, and far from overflow when it is rounded up */
 #define THREAD_MAX 4096u      /* Linux: at most 8192 processors, and no more workers than that help */
 #define SLOT_MAX   1024u
-#define UNIT_MAX   (2 * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
+#define UNIT_MAX   (2u * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
 
 /* The names of an enumeration, asked one by one. */
 #define NAMES_MAX 16
@@ -119,7 +119,7 @@ static void read_units(bt_json_in *in, const json_t *root, bt_arena *arena, bt_p
     (void)bt_json_u32(in, units, "streamed", plan->n_units, &plan->n_streamed);
     (void)bt_json_limit(in, units, "pinned_bytes", &plan->pinned_bytes);
     bt_json_at(in, "%s", "");
-    const json_t *placement = bt_json_array(in, root, "placement", UNIT_MAX);
+    const json_t *placement = bt_json_array(in, root, "placement", (size_t)UNIT_MAX);
     size_t n = json_array_size(placement);
     if (in->status != BT_OK || n == 0) return;
     if (n != plan->n_units) {

@@ -61,6 +61,7 @@ static inline void fixture_facts(report_fixture *f) {
     f->facts = (bt_facts){
         .path = "models/m-00001-of-00002.gguf",
         .arch = "llama",
+        .alignment = 32,
         .name = "A model",
         .tokenizer = "gpt2",
         .tokenizer_pre = "smollm",
@@ -95,6 +96,7 @@ static inline void fixture_machine(report_fixture *f) {
         .n_pools = 3,
         .cgroup_version = 2,
         .n_cgroup_levels = 2,
+        .cgroup_reason = "not all of it",
         .swap_free_bytes = {true, 1073741824},
         .memlock_bytes = {true, 8388608},
         .disk_bytes_per_s = {true, 2000000000},
@@ -118,8 +120,11 @@ static inline void fixture_machine(report_fixture *f) {
                             .total_bytes = 2000000000,
                             .clamped = true,
                             .shares_host = true};
-    m->cgroup[0] = (bt_cgroup_level){
-        .path = "/a/b", .limit = {true, 4294967296}, .usage_bytes = 1234567, .reclaimable_bytes = 345678};
+    m->cgroup[0] = (bt_cgroup_level){.path = "/a/b",
+                                     .limit = {true, 4294967296},
+                                     .usage_bytes = 1234567,
+                                     .reclaimable_bytes = 345678,
+                                     .limit_file = "memory.high"};
     m->cgroup[1] = (bt_cgroup_level){.path = "/a", .usage_bytes = 7654321, .reclaimable_bytes = 45678};
 }
 

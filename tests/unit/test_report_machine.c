@@ -60,10 +60,12 @@ static void test_identity(void **state) {
         same_pool(&m->pools[i], &back.pools[i]);
     }
     assert_int_equal(back.cgroup_version, m->cgroup_version);
+    assert_string_equal(back.cgroup_reason, m->cgroup_reason);
     assert_int_equal(back.n_cgroup_levels, m->n_cgroup_levels);
     for (uint32_t i = 0; i < m->n_cgroup_levels; i++) {
         assert_string_equal(back.cgroup[i].path, m->cgroup[i].path);
         same_known(back.cgroup[i].limit, m->cgroup[i].limit);
+        assert_string_equal(back.cgroup[i].limit_file, m->cgroup[i].limit_file);
         assert_int_equal(back.cgroup[i].usage_bytes, m->cgroup[i].usage_bytes);
         assert_int_equal(back.cgroup[i].reclaimable_bytes, m->cgroup[i].reclaimable_bytes);
     }
@@ -247,12 +249,13 @@ static void test_text_of_nothing(void **state) {
     read_good("{\"schema\": 1, \"pools\": [{\"name\": \"host\", \"kind\": \"host\", \"state\": \"failed\", \"reason\": "
               "\"\\u001b[2J\"}]}");
     fixture.machine = back;
+    (void)snprintf(fixture.machine.cgroup_reason, sizeof fixture.machine.cgroup_reason, "33 levels");
     check_text("Machine\n"
                "  pool       kind   state              free        total\n"
                "  host       host   failed          unknown      unknown  \\x1b[2J\n"
                "\n"
                "Memory cgroup\n"
-               "  none\n"
+               "  not readable: 33 levels\n"
                "\n"
                "Other\n"
                "  Cores allowed        unknown\n"

@@ -305,6 +305,8 @@ static void test_strict(void **state) {
         {"\"schema\": 1", "\"schema\": 1, \"schema\": 1", "not JSON"},
         {"\"schema\": 1", "\"schema\": 99999999999999999999", "not JSON"},
         {"\"schema\": 1", "\"schema\": nan", "not JSON"},
+        {"\"schema\": 1", "\"schema\": 1}, {", "not JSON"},
+        {"\"schema\": 1", "\"schema\": 1}] [{", "not JSON"},
     };
     char *json = to_json(&fixture.plan);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -351,8 +353,12 @@ static void test_bounds_of_text(void **state) {
     assert_int_equal(bt_plan_from_json(huge, n, arena, &plan, &err), BT_E_LIMIT);
     memset(huge, ',', (1u << 20) + 1); /* one value too many */
     assert_int_equal(bt_plan_from_json(huge, n, arena, &plan, &err), BT_E_LIMIT);
+    memset(huge, '[', 1000);
     huge[0] = '"'; /* in a string they are letters */
-    assert_int_equal(bt_plan_from_json(huge, n, arena, &plan, &err), BT_E_FORMAT);
+    assert_int_equal(bt_plan_from_json(huge, 1000, arena, &plan, &err), BT_E_FORMAT);
+    memset(huge, 'a', 40000); /* but it may not be as long as a book */
+    huge[0] = '"';
+    assert_int_equal(bt_plan_from_json(huge, 40000, arena, &plan, &err), BT_E_LIMIT);
     free(huge);
 }
 
