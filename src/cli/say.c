@@ -63,9 +63,21 @@ static bool is_model(const char *name) {
 }
 
 typedef struct nearby {
+    const char *wanted; /* the file that was asked for */
+    char *nearest;      /* by spelling, or NULL; names stand behind n_prefix bytes of directory */
+    size_t n_prefix;
     char *names[NEARBY_MAX]; /* sorted; the first of all in order */
     size_t n;
 } nearby;
+
+static void keep_nearest(nearby *found, const char *name) {
+    const char *both[] = {name + found->n_prefix, found->nearest ? found->nearest + found->n_prefix : NULL};
+    if (bt_nearest(found->wanted, both, found->nearest ? 2 : 1) != both[0]) return;
+    char *copy = bt_heap_strdup(name);
+    if (!copy) return; /* a worse hint */
+    bt_heap_free(found->nearest);
+    found->nearest = copy;
+}
 
 /* Takes name, or releases it. */
 static void keep(nearby *found, char *name) {
@@ -90,23 +102,41 @@ static void look(nearby *found, const char *directory, const char *prefix) {
     if (!dir) return; /* the hint is not worth an error of its own */
     struct dirent *entry = NULL;
     for (size_t i = 0; i < SCAN_MAX && (entry = readdir(dir)) != NULL; i++) {
-        if (!is_model(entry->d_name)) continue;
+        if (!is_model(entry->d_name) || entry->d_type == DT_DIR) continue;
         bt_text name;
         bt_text_init(&name, HINT_MAX_BYTES);
         bt_text_add_escaped(&name, prefix, strlen(prefix));
+        found->n_prefix = name.n_bytes;
         bt_text_add_escaped(&name, entry->d_name, strlen(entry->d_name));
         if (name.failed) {
             bt_text_done(&name);
         } else {
+            keep_nearest(found, name.data);
             keep(found, name.data);
         }
     }
     (void)closedir(dir);
 }
 
+static void print_nearby(nearby *found) {
+    size_t n_shown = 0;
+    (void)fputs("burthen: GGUF files nearby:", stderr);
+    if (found->nearest) {
+        (void)fprintf(stderr, " %s", found->nearest);
+        n_shown = 1;
+    }
+    for (size_t i = 0; i < found->n; i++) {
+        bool known = found->nearest && strcmp(found->nearest, found->names[i]) == 0;
+        if (!known && n_shown < NEARBY_MAX) (void)fprintf(stderr, "%s %s", n_shown++ ? "," : "", found->names[i]);
+        bt_heap_free(found->names[i]);
+    }
+    bt_heap_free(found->nearest);
+    (void)fputs("\n", stderr);
+}
+
 static void hint(const char *path) {
-    nearby found = {0};
     const char *slash = strrchr(path, '/');
+    nearby found = {.wanted = slash ? slash + 1 : path};
     char directory[DIR_NAME_MAX];
     size_t n = slash ? (size_t)(slash - path) + 1 : 0;
     if (n > 0 && n < sizeof directory) {
@@ -115,13 +145,7 @@ static void hint(const char *path) {
         look(&found, directory, directory);
     }
     if (found.n == 0) look(&found, ".", "");
-    if (found.n == 0) return;
-    (void)fputs("burthen: GGUF files nearby:", stderr);
-    for (size_t i = 0; i < found.n; i++) {
-        (void)fprintf(stderr, "%s %s", i ? "," : "", found.names[i]);
-        bt_heap_free(found.names[i]);
-    }
-    (void)fputs("\n", stderr);
+    if (found.n > 0) print_nearby(&found);
 }
 
 int bt_cli_fail_model(const bt_error *err, const char *path) {

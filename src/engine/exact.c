@@ -81,7 +81,9 @@ static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_h
     if (!prices) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_ubatch = problem->costs[i].n_ubatch;
-        points[(size_t)2 * i] = (bt_price_point){ctx_low, n_ubatch, p->outputs(ctx_low, n_ubatch)};
+        /* Below its own size a micro-batch is cut to the context: another graph, off the line. */
+        uint32_t low = (uint32_t)bt_min_u64(bt_max_u64(ctx_low, n_ubatch), ctx_high);
+        points[(size_t)2 * i] = (bt_price_point){low, n_ubatch, p->outputs(low, n_ubatch)};
         points[(size_t)2 * i + 1] = (bt_price_point){ctx_high, n_ubatch, p->outputs(ctx_high, n_ubatch)};
     }
     BT_TRY(bt_price_points(p->facts, &problem->wishes, p->n_threads, points, 2 * n, prices, err));
@@ -131,48 +133,66 @@ static bt_status plan_at(const pricing *p, const bt_costs *model, uint32_t n_ctx
     return bt_plan_make(&problem, arena, ret_plan, err);
 }
 
-static void keep_wishes(const bt_plan *first, bt_plan *plan) {
-    plan->wishes = first->wishes;
-    plan->n_ctx_requested = first->n_ctx_requested;
+/* The plan made with the prices of one point speaks of the search that led there. */
+static void keep_search(const bt_problem *problem, const bt_plan *first, bt_plan *plan) {
+    plan->wishes = problem->wishes;
+    plan->n_ctx_requested = problem->wishes.n_ctx;
     memcpy(plan->ctx_reason, first->ctx_reason, sizeof plan->ctx_reason);
     memcpy(plan->ladder, first->ladder, sizeof plan->ladder);
     plan->exact = first->exact;
     plan->priced_by_dry_run = true;
 }
 
+static const bt_costs *model_of(const bt_problem *problem, uint32_t n_ubatch) {
+    for (uint32_t i = 0; i < problem->n_costs; i++)
+        if (problem->costs[i].n_ubatch == n_ubatch) return &problem->costs[i];
+    return &problem->costs[0];
+}
+
+/* From here on no context above n_ctx is tried. */
+static void lower_context(bt_problem *problem, uint32_t n_ctx) {
+    problem->n_ctx_default_cap = n_ctx;
+    if (problem->wishes.n_ctx != 0) problem->wishes.n_ctx = n_ctx;
+}
+
+static bt_status search(const pricing *p, const bt_problem *asked, bt_problem *priced, bt_arena *arena,
+                        bt_plan *ret_plan, bt_error *err) {
+    bool may_shrink = asked->wishes.n_ctx == 0 || asked->wishes.allow_ctx_reduction;
+    bt_plan best_ladder = {0};
+    for (uint32_t tries = 0; tries < TRIES_MAX; tries++) {
+        bt_plan first;
+        BT_TRY(bt_plan_make(priced, arena, &first, err));
+        if (tries == 0) best_ladder = first;
+        if (first.verdict == BT_REFUSED) {
+            *ret_plan = first;
+            keep_search(asked, &best_ladder, ret_plan);
+            return BT_OK;
+        }
+        const bt_costs *model = model_of(priced, first.n_ubatch);
+        bt_plan plan;
+        BT_TRY(plan_at(p, model, first.n_ctx, arena, &plan, err));
+        memcpy(first.ladder, best_ladder.ladder, sizeof first.ladder);
+        keep_search(asked, &first, &plan);
+        *ret_plan = plan;
+        if (plan.verdict != BT_REFUSED || !may_shrink || first.n_ctx <= model->ctx_min) return BT_OK;
+        lower_context(priced, first.n_ctx - model->ctx_step);
+    }
+    return BT_OK; /* the last refusal, with what it would need */
+}
+
 bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
                         bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    pricing p = {facts, problem, base_bytes, n_threads, outputs, arena};
+    bt_problem priced = *problem;
+    pricing p = {facts, &priced, base_bytes, n_threads, outputs, arena};
     bt_costs *costs = bt_arena_array(arena, UBATCH_MAX, sizeof *costs);
     if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    uint32_t n_costs = 0, ctx_low, ctx_high;
+    uint32_t n_costs = 0;
+    uint32_t ctx_low = 0;
+    uint32_t ctx_high = 0;
     context_range(problem, &ctx_low, &ctx_high);
     BT_TRY(price_models(&p, ctx_low, ctx_high, costs, &n_costs, err));
-    bt_problem priced = *problem;
     priced.costs = costs;
     priced.n_costs = n_costs;
     priced.kv_known = true; /* libllama was asked: every architecture is known */
-    for (uint32_t tries = 0; tries < TRIES_MAX; tries++) {
-        bt_plan first;
-        BT_TRY(bt_plan_make(&priced, arena, &first, err));
-        first.priced_by_dry_run = true;
-        if (first.verdict == BT_REFUSED) {
-            *ret_plan = first;
-            return BT_OK;
-        }
-        const bt_costs *model = &costs[0];
-        for (uint32_t i = 0; i < n_costs; i++)
-            if (costs[i].n_ubatch == first.n_ubatch) model = &costs[i];
-        bt_plan plan;
-        pricing exact = p;
-        exact.problem = &priced;
-        BT_TRY(plan_at(&exact, model, first.n_ctx, arena, &plan, err));
-        keep_wishes(&first, &plan);
-        if (plan.verdict != BT_REFUSED || problem->wishes.n_ctx || first.n_ctx <= model->ctx_min) {
-            *ret_plan = plan;
-            return BT_OK;
-        }
-        priced.n_ctx_default_cap = first.n_ctx - model->ctx_step;
-    }
-    return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_NONE, 0, 0, "no context was found that fits the budget");
+    return search(&p, problem, &priced, arena, ret_plan, err);
 }

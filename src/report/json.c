@@ -193,23 +193,23 @@ static void fail_in(bt_json_in *in, bt_status status, const char *text) {
 static bool is_within_bounds(const char *json, size_t n_bytes) {
     size_t n_values = 0;
     size_t depth = 0;
-    size_t n_token = 0; /* bytes since the last byte that ends a token */
+    size_t token = 0; /* where the one begins that is read now */
     bool in_string = false;
     for (size_t i = 0; i < n_bytes; i++) {
         char c = json[i];
-        n_token++;
-        if (n_token + 8 > TOKEN_MAX) return false; /* quotes, a terminator, an escape */
+        if (i - token + 8 > TOKEN_MAX) return false; /* 8: quotes, the escape of one character */
         if (in_string) {
-            if (c == '\\') i++;
-            if (c == '\\') n_token++;
-            if (c == '"') in_string = false;
+            i += c == '\\';
+            in_string = c != '"';
             continue;
         }
+        bool opens = c == '[' || c == '{';
+        bool closes = c == ']' || c == '}';
         in_string = c == '"';
-        if (c == ',' || c == '[' || c == '{') n_values++;
-        if (c == '[' || c == '{') depth++;
-        if ((c == ']' || c == '}') && depth > 0) depth--;
-        if (strchr(" \t\r\n,:[]{}\"", c)) n_token = in_string ? 1 : 0; /* strchr finds NUL too; it ends all tokens */
+        n_values += opens || c == ',';
+        depth += opens;
+        depth -= closes && depth > 0;
+        if (opens || closes || in_string || strchr(" \t\r\n,:", c)) token = i; /* strchr finds NUL too: not JSON */
         if (n_values > VALUE_MAX || depth > DEPTH_MAX) return false;
     }
     return true;
@@ -219,7 +219,7 @@ static bool is_within_bounds(const char *json, size_t n_bytes) {
 typedef struct feed {
     const char *json;
     size_t n_bytes, at; /* of the warm-up, then of the text, then of the end */
-    int part;
+    size_t part;
 } feed;
 
 static const char before[] = "[\"";
@@ -231,7 +231,7 @@ static size_t feed_some(void *buffer, size_t capacity, void *user) {
     for (;;) {
         const size_t sizes[] = {sizeof before - 1, TOKEN_MAX, sizeof between - 1, f->n_bytes, sizeof after - 1};
         const char *const texts[] = {before, NULL, between, f->json, after};
-        if (f->part == 5) return 0;
+        if (f->part >= 5) return 0;
         warm.over = f->part > 2;
         size_t n = sizes[f->part] - f->at;
         if (n == 0) {

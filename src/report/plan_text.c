@@ -200,7 +200,8 @@ static void add_impossible_rows(bt_text *out, const bt_plan *plan) {
 
 void bt_report_plan_text(const bt_plan *plan, const bt_facts *facts, bt_text *out) {
     if (plan->verdict == BT_REFUSED) {
-        bool ram = strcmp(plan->refusal.code, "ram_budget") == 0;
+        /* "ctx": the budget is too small for a context that was asked for */
+        bool ram = strcmp(plan->refusal.code, "ram_budget") == 0 || strcmp(plan->refusal.code, "ctx") == 0;
         bt_text_add(out, ram ? "RAM budget impossible\n" : "Plan refused\n");
         add_impossible_rows(out, plan);
     } else {

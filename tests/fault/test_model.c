@@ -21,10 +21,10 @@
 static unsigned open_descriptors(void) {
     unsigned n = 0;
     DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
+    if (!dir) fail_msg("no /proc/self/fd");
     while (readdir(dir))
         n++;
-    closedir(dir);
+    if (dir) closedir(dir);
     return n;
 }
 
@@ -90,7 +90,7 @@ static void shards(void **state) {
         if (i > 0) gw_model_block(&w, &kit_small, i - 1);
         snprintf(name, sizeof name, "fault-%05u-of-00003.gguf", i + 1);
         gw_write(&w, kit_path(name, path)), gw_done(&w);
-        if (i == 1) strcpy(given, path);
+        if (i == 1) memcpy(given, path, sizeof given);
     }
     sweep(given, 15);
 }

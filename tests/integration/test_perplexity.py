@@ -31,7 +31,7 @@ for model in (harness.SMOLLM2, harness.GEMMA3):
                               capture_output=True, timeout=600, env=harness.environment())
         theirs = estimate(peer.stdout + peer.stderr)
         common = ("perplexity", model, "-f", file.name, "-c", CTX, "-ub", CTX, "--chunks", 3)
-        refused = harness.burthen(*common, "--json", "--ram-budget", "1M")
+        refused = harness.burthen(*common, "--json", "--ram-budget", "1M", "-q")
         checks.check(refused.returncode == 3, f"{model.name}: 1M is not refused but {refused.returncode}")
         rungs = {rung["what"]: rung["budget_bytes"] for rung in harness.json.loads(refused.stdout)["ladder"]}
         low, high = rungs["minimum"], rungs["all-pinned"]

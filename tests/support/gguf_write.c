@@ -36,8 +36,9 @@ void gw_done(gw *w) {
 void gw_put(gw_bytes *out, const void *bytes, size_t n) {
     if (out->n + n > out->capacity) {
         out->capacity = 2 * (out->n + n) + 256;
-        out->data = realloc(out->data, out->capacity);
-        need(out->data, "realloc");
+        unsigned char *grown = realloc(out->data, out->capacity);
+        need(grown, "realloc");
+        out->data = grown;
     }
     if (n > 0) memcpy(out->data + out->n, bytes, n);
     out->n += n;

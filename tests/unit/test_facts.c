@@ -71,10 +71,10 @@ static void plain(void **state) {
         assert_int_equal(f->kv[i].v_width, 128);
         assert_int_equal(f->kv[i].window, 0);
     }
-    uint64_t matrix = 256 * 256 / 32 * 34, block = 2 * 1024 + 3 * 2 * matrix + 3 * matrix;
-    assert_int_equal(f->weight_bytes, 2 * block + 1024 + 2 * 4 * matrix);
+    uint64_t matrix = UINT64_C(256) * 256 / 32 * 34, block = 2048 + 9 * matrix;
+    assert_int_equal(f->weight_bytes, 2 * block + 1024 + 8 * matrix);
     /* k and v are below 64 KiB; the norms are small, and rounded to 64 */
-    assert_int_equal(f->small_bytes, 2 * (2 * 1024 + matrix) + 1024);
+    assert_int_equal(f->small_bytes, 2 * (2048 + matrix) + 1024);
     assert_true(f->arena_bytes >= 65536 && f->arena_bytes < 3 * 65536);
     assert_int_equal(f->shards[0].kv_end < f->header_bytes, 1);
     assert_int_equal(f->shards[0].data_offset, (f->header_bytes + 31) / 32 * 32);
@@ -98,7 +98,7 @@ static void tensor_fields(void **state) {
     assert_int_equal(t->bytes, 256 * 16 * 34);
     assert_int_equal(t->block, 0);
     assert_int_equal(t->shard, 0);
-    assert_int_equal(t->file_offset, f->shards[0].data_offset + 1024 * 8 * 34 + 1024);
+    assert_int_equal(t->file_offset, f->shards[0].data_offset + UINT64_C(1024) * 8 * 34 + 1024);
     assert_int_equal(f->tensors[0].block, -1);
     assert_int_equal(f->tensors[18].block, 1);
     bt_facts_close(f);

@@ -70,7 +70,7 @@ static void preamble(void **state) {
     start(&w), w.version = 0x03000000, refused(&w, "gguf_byte_order", "big-endian");
     start(&w), w.n_tensors = UINT64_MAX, refused(&w, "gguf_count", "tensors, more than the file has room for");
     start(&w), w.n_keys = UINT64_C(1) << 63, refused(&w, "gguf_count", "key-values, more than");
-    start(&w), w.n_keys = 8, refused(&w, "gguf_tensor", "tensor 'llama.vocab_size'"); /* the ninth key */
+    start(&w), w.n_keys = 8, refused(&w, "gguf_tensor", "tensor 'llama.attention.head_count_kv'"); /* the ninth key */
     char path[512];
     start(&w);
     gw_write(&w, kit_path("many.gguf", path));

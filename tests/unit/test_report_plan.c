@@ -536,6 +536,8 @@ static void test_text_of_other_verdicts(void **state) {
     fixture_refuse(&fixture);
     p->refusal.n_changes = 0;
     (void)snprintf(p->refusal.code, sizeof p->refusal.code, "ctx");
+    find_in_text("RAM budget impossible\n");
+    (void)snprintf(p->refusal.code, sizeof p->refusal.code, "arch_unknown");
     find_in_text("Plan refused\n");
     find_in_text("No single change would fit.\n");
 }

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define PAGE BT_PAGE_BYTES
+#define PAGE ((uint64_t)BT_PAGE_BYTES)
 
 static const bt_unit_facts *unit(const bt_facts *f, uint32_t i, const char *name, bt_unit_kind kind) {
     assert_true(i < f->n_units);
@@ -141,7 +141,7 @@ static void near_and_far(void **state) {
     member(f, u, 1, "blk.1.attn_gate.weight");
     member(f, u, 2, "blk.1.attn_output.weight");
     assert_int_equal(u->n_extents, 1); /* 34 KiB of attn_v between them are read along */
-    assert_true(u->image_bytes >= u->bytes + 128 * 8 * 34);
+    assert_true(u->image_bytes >= u->bytes + UINT64_C(128) * 8 * 34);
     bt_facts_close(f);
     gw_init(&w), gw_model_keys(&w, &kit_small);
     gw_tensor(&w, "blk.0.attn_q.weight", 8, 256, 256), gw_tensor(&w, "blk.0.ffn_up.weight", 8, 256, 4096);
@@ -178,8 +178,8 @@ static void split_groups(void **state) {
     u = unit(f, 8, "head.0", BT_KIND_HEAD);
     assert_int_equal(u->n_rows % BT_PANEL_ROW_ALIGN, 0);
     assert_true(u->image_bytes <= largest);
-    assert_true(u->image_bytes + 64 * 32 * 34 + 2 * PAGE + PAGE > largest); /* and no smaller than need be */
-    assert_int_equal(u->n_rows, (largest - 2 * PAGE) / (64 * 32 * 34) * 64);
+    assert_true(u->image_bytes + UINT64_C(64) * 32 * 34 + 3 * PAGE > largest); /* and no smaller than need be */
+    assert_int_equal(u->n_rows, (largest - 2 * PAGE) / (UINT64_C(64) * 32 * 34) * 64);
     uint32_t n_panels = (uint32_t)((30001 + u->n_rows - 1) / u->n_rows);
     assert_int_equal(f->n_units, 8 + n_panels + 1);
     char last[16];
@@ -207,7 +207,7 @@ static void tied_table(void **state) {
         assert_int_not_equal(f->units[i].kind, BT_KIND_TABLE);
         n_heads += f->units[i].kind == BT_KIND_HEAD;
     }
-    uint64_t rows = ((4u << 20) - 2 * PAGE) / (64 * 8 * 34) * 64;
+    uint64_t rows = ((4u << 20) - 2 * PAGE) / (UINT64_C(64) * 8 * 34) * 64;
     assert_int_equal(f->units[4].n_rows, rows);
     assert_int_equal(n_heads, (40000 + rows - 1) / rows);
     bt_facts_close(f);
