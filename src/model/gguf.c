@@ -133,10 +133,14 @@ static bool token_set_open(token_set *set, uint64_t n) {
     return set->slots;
 }
 
+/* Never 0, and the low bits mixed: FNV's own depend on few of the input's. */
+static uint64_t token_hash(uint64_t mix) {
+    mix ^= mix >> 32;
+    return mix != 0 ? mix : 1;
+}
+
 /* false: it was there, or cannot be told apart from what was there */
 static bool token_set_add(token_set *set, uint64_t hash) {
-    hash ^= hash >> 32; /* FNV's low bits alone depend on few of the input's */
-    if (hash == 0) hash = 1;
     uint64_t i = hash & set->mask;
     while (set->slots[i] != 0) {
         if (set->slots[i] == hash || ++set->probes > set->max_probes) return false;
@@ -173,15 +177,28 @@ static bt_status skip_strings(key_reader *r, const bt_gguf_key *key, bt_error *e
     return BT_OK;
 }
 
+/* The set is larger than the caches: a token's slot is asked for WAIT tokens before it is looked at, so that the waits
+ * for memory overlap. */
+#define WAIT 16u
+
+static bt_status add_token(key_reader *r, token_set *set, uint64_t index, uint64_t hash, bt_error *err) {
+    if (hash == 0 || token_set_add(set, hash)) return BT_OK;
+    return bt_fail(err, BT_E_FORMAT, "gguf_vocab", BT_MEASURE_NONE, 0, 0,
+                   "%s: token %" PRIu64 " of tokenizer.ggml.tokens occurs twice", r->src->name, index);
+}
+
 static bt_status add_tokens(key_reader *r, const bt_gguf_key *key, token_set *set, bt_error *err) {
+    uint64_t waiting[WAIT] = {0}; /* 0: an empty token, which libllama gives a name of its own */
     for (uint64_t i = 0; i < key->n; i++) {
         uint64_t n, mix = UINT64_C(0xcbf29ce484222325); /* FNV-1a's start value */
         BT_TRY(bt_header_string(r->src, &n, &mix, r->what, err));
-        if (n == 0) continue; /* libllama gives each empty token a name of its own */
-        if (!token_set_add(set, mix))
-            return bt_fail(err, BT_E_FORMAT, "gguf_vocab", BT_MEASURE_NONE, 0, 0,
-                           "%s: token %" PRIu64 " of tokenizer.ggml.tokens occurs twice", r->src->name, i);
+        uint64_t *slot = &waiting[i % WAIT];
+        if (i >= WAIT) BT_TRY(add_token(r, set, i - WAIT, *slot, err));
+        *slot = n > 0 ? token_hash(mix) : 0;
+        __builtin_prefetch(&set->slots[*slot & set->mask], 1);
     }
+    for (uint64_t i = key->n > WAIT ? key->n - WAIT : 0; i < key->n; i++)
+        BT_TRY(add_token(r, set, i, waiting[i % WAIT], err));
     return BT_OK;
 }
 

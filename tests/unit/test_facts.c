@@ -71,10 +71,10 @@ static void plain(void **state) {
         assert_int_equal(f->kv[i].v_width, 128);
         assert_int_equal(f->kv[i].window, 0);
     }
-    uint64_t matrix = UINT64_C(256) * 256 / 32 * 34, block = 2048 + 9 * matrix;
+    uint64_t matrix = UINT64_C(256) * 256 / 32 * 34, small = 2048 + matrix, block = 2048 + 9 * matrix;
     assert_int_equal(f->weight_bytes, 2 * block + 1024 + 8 * matrix);
     /* k and v are below 64 KiB; the norms are small, and rounded to 64 */
-    assert_int_equal(f->small_bytes, 2 * (2048 + matrix) + 1024);
+    assert_int_equal(f->small_bytes, 2 * small + 1024);
     assert_true(f->arena_bytes >= 65536 && f->arena_bytes < 3 * 65536);
     assert_int_equal(f->shards[0].kv_end < f->header_bytes, 1);
     assert_int_equal(f->shards[0].data_offset, (f->header_bytes + 31) / 32 * 32);
