@@ -336,7 +336,7 @@ typedef struct bt_cost {
 } bt_cost;
 
 /* A cost model: everything the search needs beside the units. The product fills it from formulas or from a dry run;
- * tests fill it with the seed's prices (research/seed-2, A2 and A3b). One model per micro-batch. */
+ * tests fill it with the seed's prices (research notes, seed 2, A2 and A3b). One model per micro-batch. */
 typedef struct bt_costs {
     bt_cost line[BT_LINE_COUNT]; /* head, ring, pinned: what the line costs beside its units (usually 0) */
     uint32_t n_ubatch;
@@ -439,7 +439,7 @@ typedef struct bt_host_plan {
     bool stream;
     uint64_t cache_bytes; /* 0 when resident */
 } bt_host_plan;
-#define BT_HOST_HEADROOM_BYTES (UINT64_C(4) << 30) /* seeds/003: FIT_HEADROOM */
+#define BT_HOST_HEADROOM_BYTES (UINT64_C(4) << 30) /* the earlier planner, FIT_HEADROOM */
 bt_host_plan bt_plan_host(uint64_t weight_bytes, bt_known available, uint64_t headroom_bytes, uint64_t floor_bytes);
 /* Budget of derived copies (P8): a quarter of what headroom and commitments leave; 0 when unknown. */
 uint64_t bt_plan_derived_bytes(bt_known available, uint64_t headroom_bytes, uint64_t committed_bytes);

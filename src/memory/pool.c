@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* research/seed-1, C1: floor 1 KiB, powers of two to 16 KiB, then steps of 16 KiB */
+/* research notes, seed 1, C1: floor 1 KiB, powers of two to 16 KiB, then steps of 16 KiB */
 #define CLASS_FLOOR_BYTES 1024u
 #define CLASS_STEP_BYTES  16384u
 #define BUFFER_MAX        65536u /* as many as an account has mappings */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * pool.h: buffers of one pool, by size class, found again by their reservation.
  *
- * Classes are powers of two up to 16 KiB, then steps of 16 KiB (research/seed-1). A released buffer keeps its address
- * space, under its class; the next request of that class and line gets the idle buffer with the smallest id, so a
- * rebuilt graph of the same shape lands at the same addresses and allocates nothing. Pages of an idle buffer are
+ * Classes are powers of two up to 16 KiB, then steps of 16 KiB (research notes, seed 1). A released buffer keeps its
+ * address space, under its class; the next request of that class and line gets the idle buffer with the smallest id, so
+ * a rebuilt graph of the same shape lands at the same addresses and allocates nothing. Pages of an idle buffer are
  * dropped. A buffer's logical length is what was asked for: bt_pool_check refuses to go past it.
  *
  * Taking a buffer reserves address space and charges nothing: who takes it commits on its mapping what will be touched

@@ -2,7 +2,7 @@
  *
  * costs.c: prices by formula, where libllama is not loaded (docs/design.md section 6a).
  *
- * Weights are exact: they come from the tensor table. The rest are the closed forms of research/llamacpp-memory 2 and
+ * Weights are exact: they come from the tensor table. The rest are the closed forms of research notes, llama.cpp 2 and
  * 3, checked there against measured buffers; they err upwards. Three lines cannot be known from a file and are given
  * (process base, vocabulary) or bounded by a stated constant (threads, schedules); a dry run replaces them all. The
  * caller resolves wishes->n_threads first: 0 is priced as one thread. */
@@ -27,10 +27,10 @@
  * 132 KiB at a time but touches only as used. ggml keeps its big per-thread areas in the work buffer, priced below. */
 #define THREAD_BYTES (128 * KIB)
 /* Tensor structs of the graph and of the scheduler's copies: some 45 nodes and leaves a block, 368 bytes each, in three
- * arenas; and the hash tables of the scheduler (research/llamacpp-memory 3.4). */
+ * arenas; and the hash tables of the scheduler (research notes, llama.cpp 3.4). */
 #define GRAPH_BLOCK_BYTES (64 * KIB)
 #define GRAPH_FIXED_BYTES MIB
-/* Work area of ggml's tiled matrix product, each thread (research/llamacpp-memory 3.4). */
+/* Work area of ggml's tiled matrix product, each thread (research notes, llama.cpp 3.4). */
 #define TILE_BYTES (512 * KIB)
 /* ggml's flash attention takes 64 queries and keys at a time. */
 #define FLASH_TILE UINT64_C(64)

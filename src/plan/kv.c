@@ -4,7 +4,7 @@
  *
  * Every sequence has its own stream: the context is shared out, each share rounded up to 256 cells. Blocks with a
  * sliding window live in a second cache that needs no more cells than the window plus a micro-batch, rounded the same
- * way (research/llamacpp-memory 2.1-2.3; the numbers of 2.6 are the tests). Blocks that hold no KV have no width.
+ * way (research notes, llama.cpp 2.1-2.3; the numbers of 2.6 are the tests). Blocks that hold no KV have no width.
  * Recurrent state is no part of it: bt_facts says so by kv_exact. */
 #include "base/size.h"
 #include "model/types.h"

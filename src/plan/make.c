@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CTX_DEFAULT_UNTRAINED 2048u /* the seed's default where the file does not say (research/seed-2 R9) */
+#define CTX_DEFAULT_UNTRAINED 2048u /* the seed's default where the file does not say (research notes, seed 2 R9) */
 #define N_BATCH_DEFAULT       2048u /* docs/interfaces.md */
 #define N_SLOTS_DEFAULT       2u
 
@@ -84,7 +84,7 @@ static bt_status costs_without_kv(const bt_problem *problem, bt_arena *arena, co
 
 /* ---- the answer as plain data ---- */
 
-/* Lines that are not weights: what R16 of research/seed-2 takes off the budget. */
+/* Lines that are not weights: what R16 of research notes, seed 2 takes off the budget. */
 static uint64_t not_weights(const bt_ledger *ledger) {
     static const bt_line lines[] = {BT_LINE_BASE,    BT_LINE_VOCAB,   BT_LINE_METADATA,
                                     BT_LINE_KV,      BT_LINE_COMPUTE, BT_LINE_PAGETABLES,

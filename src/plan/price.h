@@ -4,7 +4,7 @@
 
 #include "burthen.h"
 
-/* libllama rounds the cells of a stream up to this (research/llamacpp-memory 2.1). */
+/* libllama rounds the cells of a stream up to this (research notes, llama.cpp 2.1). */
 #define BT_CTX_ALIGN 256u
 
 /* Cells of a sliding-window cache at its full size, all sequences. */

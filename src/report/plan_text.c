@@ -10,9 +10,9 @@
  *   Ladder: what each step of memory buys
  *   What would fit (refusals)
  *
- * The rows of the seed keep their order (research/seed-2, R20, R21); its "resid+attn" is part of our scratch and shown
- * so. Nothing is left out because it is 0, and every difference between what was asked and what is done has a row. One
- * screen: its length does not depend on the model. */
+ * The rows of the seed keep their order (research notes, seed 2, R20, R21); its "resid+attn" is part of our scratch and
+ * shown so. Nothing is left out because it is 0, and every difference between what was asked and what is done has a
+ * row. One screen: its length does not depend on the model. */
 #include "base/size.h"
 #include "model/types.h"
 #include "plan/plan.h"

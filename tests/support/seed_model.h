@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * seed_model.h: the `seed` cost model: the prices of research/seed-2 section 1.2 and its four models, as data for the
- * search. Whole blocks are units, contexts step by 128, nothing is rounded. A streamed head has a window of its own
- * beside the ring: the window stands on the head line, the unit is what a resident head costs on top, and it needs no
- * slot. A tied head is the embedding table and is always there. */
+ * seed_model.h: the `seed` cost model: the prices of research notes, seed 2 section 1.2 and its four models, as data
+ * for the search. Whole blocks are units, contexts step by 128, nothing is rounded. A streamed head has a window of its
+ * own beside the ring: the window stands on the head line, the unit is what a resident head costs on top, and it needs
+ * no slot. A tied head is the embedding table and is always there. */
 #pragma once
 
 #include "plan/plan.h"

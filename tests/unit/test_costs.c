@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_costs.c: prices by formula: the KV and compute numbers that research/llamacpp-memory measured (2.6, 3.2), the
+ * test_costs.c: prices by formula: the KV and compute numbers that research notes, llama.cpp measured (2.6, 3.2), the
  * units, and every other line by its own formula. Facts are made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,7 +118,7 @@ static void kv_tinyllama(void **state) {
     (void)state;
     tinyllama();
     uint64_t bytes = 0;
-    /* research/seed-2 A3: 45056 bytes a token as fp32, half of it as f16; rounded to 256 tokens */
+    /* research notes, seed 2 A3: 45056 bytes a token as fp32, half of it as f16; rounded to 256 tokens */
     assert_true(bt_kv_bytes(&facts, 2048, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, 22528 * 2048);
     assert_true(bt_kv_bytes(&facts, 2049, 1, 512, F16, F16, &bytes));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_host.c: the texts a host describes itself with, good and bad (research/seed-3 sections 1 and 2: R1, R2, A9, and
- * the bad inputs listed as ours). */
+ * test_host.c: the texts a host describes itself with, good and bad (research notes, seed 3 sections 1 and 2: R1, R2,
+ * A9, and the bad inputs listed as ours). */
 #include "probe/host.h"
 #include "probe/probe.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_host_plan.c: the seed's host rule: acceptance cases A1 to A8 of research/seed-3, and the edges beside them. */
+ * test_host_plan.c: the seed's host rule: acceptance cases A1 to A8 of research notes, seed 3, and the edges beside
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

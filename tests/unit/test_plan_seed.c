@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_plan_seed.c: the vectors of research/seed-2: A1 (pins of the measured sweep), A2 (rows that agree with R15) and
- * A3b, to the byte, under the `seed` cost model. */
+ * test_plan_seed.c: the vectors of research notes, seed 2: A1 (pins of the measured sweep), A2 (rows that agree with
+ * R15) and A3b, to the byte, under the `seed` cost model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

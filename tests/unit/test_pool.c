@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_pool.c: classes, the reservation table, logical lengths. C, G, W, A: cases of research/seed-1. */
+ * test_pool.c: classes, the reservation table, logical lengths. C, G, W, A: cases of research notes, seed 1. */
 #include "base/heap.h"
 #include "memory/pool.h"
 
