@@ -89,12 +89,13 @@ uint32_t bt_planning_ubatches(const bt_wishes *wishes, uint32_t ret_n_ubatch[BT_
 bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                               bt_arena *arena, bt_budget *ret_budget, bt_problem *ret_problem, bt_error *err) {
     const bt_wishes wishes = bt_planning_wishes(options, machine);
+    const bt_base_costs base = bt_base_costs_of(facts);
     uint32_t n_ubatch[BT_UBATCH_MAX];
     uint32_t n_costs = bt_planning_ubatches(&wishes, n_ubatch);
     bt_costs *costs = bt_arena_array(arena, n_costs, sizeof *costs);
     if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     for (uint32_t i = 0; i < n_costs; i++) {
-        BT_TRY(bt_costs_formula(facts, &wishes, &bt_base_costs_measured, n_ubatch[i], &costs[i], err));
+        BT_TRY(bt_costs_formula(facts, &wishes, &base, n_ubatch[i], &costs[i], err));
     }
     bt_plan_unit *units = NULL;
     BT_TRY(bt_costs_units(facts, arena, &units, err));

@@ -220,7 +220,8 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
     /* While the vocabulary is built: everything that is there by then, and what building it takes for a while. */
     static const bt_line loaded[] = {BT_LINE_BASE, BT_LINE_VOCAB, BT_LINE_METADATA, BT_LINE_OUTPUT_NORM,
                                      BT_LINE_STAGING};
-    costs.load_peak_bytes = bt_sat_mul_u64(base->vocab_load_per_token_bytes, facts->n_vocab);
+    costs.load_peak_bytes =
+        bt_sat_add_u64(base->vocab_load_fixed_bytes, bt_sat_mul_u64(base->vocab_load_per_token_bytes, facts->n_vocab));
     for (size_t i = 0; i < sizeof loaded / sizeof loaded[0]; i++)
         costs.load_peak_bytes = bt_sat_add_u64(costs.load_peak_bytes, costs.line[loaded[i]].fixed_bytes);
     if (!costs_in_range(&costs))

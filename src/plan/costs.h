@@ -7,8 +7,9 @@
 
 /* Measured properties of this build of burthen that a formula cannot know. */
 typedef struct bt_base_costs {
-    uint64_t base_bytes; /* process before a model is opened */
-    uint64_t vocab_fixed_bytes, vocab_per_token_bytes, vocab_load_per_token_bytes;
+    uint64_t base_bytes;                                         /* process before a model is opened */
+    uint64_t vocab_fixed_bytes, vocab_per_token_bytes;           /* kept */
+    uint64_t vocab_load_fixed_bytes, vocab_load_per_token_bytes; /* most that is held while loading */
 } bt_base_costs;
 
 /* The units of the facts as the search sees them, same indices. */
