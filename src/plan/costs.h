@@ -9,7 +9,7 @@
 typedef struct bt_base_costs {
     uint64_t base_bytes;                                         /* process before a model is opened */
     uint64_t vocab_fixed_bytes, vocab_per_token_bytes;           /* kept */
-    uint64_t vocab_load_fixed_bytes, vocab_load_per_token_bytes; /* most that is held while loading */
+    uint64_t vocab_load_fixed_bytes, vocab_load_per_token_bytes; /* on top of it while loading */
 } bt_base_costs;
 
 /* The units of the facts as the search sees them, same indices. */

@@ -199,14 +199,14 @@ static void corpus(void **state) {
     (void)state;
     static const char folder[] = BT_TEST_DATA "/fuzz/gguf";
     DIR *dir = opendir(folder);
-    if (!dir) skip();
-    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
         char path[1024];
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         run_file(path);
     }
-    if (dir) closedir(dir);
+    closedir(dir);
 }
 
 int main(void) {
