@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "cli/base_costs.h"
 #include "engine/exact.h"
+#include "engine/speed.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
@@ -132,11 +133,12 @@ bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
     return BT_OK;
 }
 
-bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
+bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
                             bt_error *err) {
     bt_budget budget = {0};
     bt_problem problem = {0};
+    if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
     BT_TRY(bt_exact_plan(facts, &problem, base_bytes, problem.wishes.n_threads, outputs, arena, &plan, err));

@@ -26,10 +26,10 @@ BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const
 BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
                                          const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* Price by dry run, then decide. base_bytes: what this process holds before a model is opened; outputs: rows of logits
- * the command needs. */
-BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts,
-                                          const bt_machine *machine, uint64_t base_bytes, bt_outputs_fn outputs,
-                                          bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+ * the command needs. Speeds that the machine does not know are measured and put there, unless it came from a file. */
+BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
+                                          uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
+                                          bt_plan *ret_plan, bt_error *err);
 /* The plan of --plan: BT_E_STALE when it was made for another model, machine or version. */
 BT_MUST_CHECK bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_machine *machine,
                                          bt_arena *arena, bt_plan *ret_plan, bt_error *err);

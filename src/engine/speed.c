@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * speed.c: two short measurements, in a child process so that nothing of them stays in ours.
+ *
+ *   disk     DISK_BYTES of the file in runs spread over it, direct reads, as the ring reads them
+ *   compute  a matrix of the most common weight type times one column, as decoding does, on the CPU backend
+ *
+ * Both are short and the machine is shared, so they are estimates: a forecast says "about". The bound is the child's
+ * memory: the read buffer and one matrix, 24 MiB together. */
+
+#include "engine/speed.h"
+
+#include "base/os.h"
+#include "base/size.h"
+#include "device/device.h"
+#include "memory/account.h"
+#include "store/reader.h"
+
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RUN_BYTES   (8u << 20) /* a unit's worth: long enough for a full queue */
+#define N_RUNS      8u         /* 64 MiB: about 50 ms at 1.3 GB/s */
+#define MATRIX_COLS 4096       /* a hidden size of a common model; a multiple of every block */
+#define MATRIX_ROWS 4096
+#define COMPUTE_NS  UINT64_C(30000000) /* repeat the product for 30 ms: some tens of times */
+
+typedef struct speeds {
+    uint64_t disk_bytes_per_s, compute_bytes_per_s; /* 0: not measured */
+} speeds;
+
+/* ---- disk ---- */
+
+static uint64_t read_runs(bt_reader *reader, const bt_shard *shard, void *buffer) {
+    uint64_t start_ns = bt_os_now_ns();
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        uint64_t span = shard->file_bytes > RUN_BYTES ? shard->file_bytes - RUN_BYTES : 0;
+        uint64_t offset = span / N_RUNS * i / BT_PAGE_BYTES * BT_PAGE_BYTES;
+        uint64_t bytes = bt_min_u64(RUN_BYTES, shard->file_bytes - offset) / BT_PAGE_BYTES * BT_PAGE_BYTES;
+        const bt_run run = {0, offset, bytes, buffer};
+        int job = -1;
+        if (bytes == 0 || bt_reader_start(reader, &run, 1, &job, NULL) != BT_OK ||
+            bt_reader_wait(reader, job, NULL) != BT_OK)
+            return 0;
+        total += bytes;
+    }
+    uint64_t ns = bt_os_now_ns() - start_ns;
+    return ns > 0 ? bt_mul_div_u64(total, UINT64_C(1000000000), ns) : 0;
+}
+
+static uint64_t measure_disk(const bt_facts *facts) {
+    bt_store store;
+    bt_reader *reader = NULL;
+    const bt_reader_params params = {.depth = 32}; /* as engine.c reads */
+    if (bt_store_open(facts, BT_IO_DIRECT, &store, NULL) != BT_OK) return 0;
+    uint64_t speed = 0;
+    void *buffer = bt_os_reserve(RUN_BYTES);
+    /* Buffered reads may come from the page cache: that is not the disk. */
+    if (buffer && store.direct && bt_reader_open(&store, &params, &reader, NULL) == BT_OK)
+        speed = read_runs(reader, &facts->shards[0], buffer);
+    bt_reader_close(reader);
+    bt_store_close(&store);
+    return speed; /* the process ends soon: the buffer goes with it */
+}
+
+/* ---- compute ---- */
+
+static enum ggml_type common_type(const bt_facts *facts) {
+    uint64_t bytes[GGML_TYPE_COUNT] = {0};
+    uint32_t best = GGML_TYPE_F16;
+    for (uint32_t i = 0; i < facts->n_tensors; i++) {
+        const bt_tensor *tensor = &facts->tensors[i];
+        if (tensor->role != BT_ROLE_UNIT || tensor->type >= GGML_TYPE_COUNT) continue;
+        bytes[tensor->type] += tensor->bytes;
+        if (bytes[tensor->type] > bytes[best]) best = tensor->type;
+    }
+    return (enum ggml_type)best;
+}
+
+/* Zero weights: the kernels' time does not depend on the numbers. */
+static uint64_t time_product(ggml_backend_t backend, struct ggml_cgraph *graph, uint64_t weight_bytes) {
+    if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) return 0; /* first touch */
+    uint64_t start_ns = bt_os_now_ns();
+    uint64_t ns = 0;
+    uint64_t n = 0;
+    while (ns < COMPUTE_NS) {
+        if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) return 0;
+        n++;
+        ns = bt_os_now_ns() - start_ns;
+    }
+    return bt_mul_div_u64(bt_sat_mul_u64(n, weight_bytes), UINT64_C(1000000000), ns);
+}
+
+static uint64_t measure_compute(const bt_facts *facts, uint32_t n_threads) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_t backend = dev ? ggml_backend_dev_init(dev, NULL) : NULL;
+    if (!backend) return 0;
+    ggml_backend_set_n_threads_t set_threads;
+    void *symbol = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads");
+    memcpy(&set_threads, &symbol, sizeof set_threads); /* POSIX: data and function pointers convert */
+    if (set_threads) set_threads(backend, (int)n_threads);
+    struct ggml_init_params params = {ggml_tensor_overhead() * 8 + ggml_graph_overhead(), NULL, true};
+    struct ggml_context *context = ggml_init(params);
+    if (!context) return 0;
+    struct ggml_tensor *weights = ggml_new_tensor_2d(context, common_type(facts), MATRIX_COLS, MATRIX_ROWS);
+    struct ggml_tensor *column = ggml_new_tensor_2d(context, GGML_TYPE_F32, MATRIX_COLS, 1);
+    struct ggml_cgraph *graph = ggml_new_graph(context);
+    ggml_build_forward_expand(graph, ggml_mul_mat(context, weights, column));
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(context, backend);
+    if (!buffer) return 0;
+    ggml_backend_buffer_clear(buffer, 0);
+    return time_product(backend, graph, ggml_nbytes(weights)); /* the process ends soon */
+}
+
+/* ---- parent ---- */
+
+_Noreturn static void child(const bt_facts *facts, uint32_t n_threads, int out) {
+    const speeds found = {measure_disk(facts), measure_compute(facts, n_threads)};
+    _exit(write(out, &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1);
+}
+
+static bool ask_child(const bt_facts *facts, uint32_t n_threads, speeds *ret) {
+    int pipe_fds[2];
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) return false;
+    pid_t pid = fork();
+    if (pid == 0) child(facts, n_threads, pipe_fds[1]);
+    (void)close(pipe_fds[1]);
+    bool ok = pid > 0 && read(pipe_fds[0], ret, sizeof *ret) == (ssize_t)sizeof *ret;
+    (void)close(pipe_fds[0]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return ok;
+}
+
+void bt_speed_measure(const bt_facts *facts, uint32_t n_threads, bt_machine *machine) {
+    speeds found = {0};
+    if (machine->disk_bytes_per_s.known && machine->memory_bytes_per_s.known) return;
+    if (!ask_child(facts, n_threads, &found)) return;
+    if (!machine->disk_bytes_per_s.known && found.disk_bytes_per_s > 0) {
+        machine->disk_bytes_per_s = (bt_known){true, found.disk_bytes_per_s};
+        machine->disk_measured = true;
+    }
+    if (!machine->memory_bytes_per_s.known && found.compute_bytes_per_s > 0)
+        machine->memory_bytes_per_s = (bt_known){true, found.compute_bytes_per_s};
+}
