@@ -20,7 +20,7 @@ all: ## set up what is missing and build burthen
 demo: ## the same, then run the demo model in 96 MiB
 	@sh tools/setup.sh demo
 	@sh tools/build.sh release burthen burthen_static
-	$(BURTHEN) run $(DEMO_MODEL) --ram-budget 96M -n 64 -p "A ship can carry only so much because"
+	$(BURTHEN) run $(DEMO_MODEL) --ram-budget 96M -c 512 -n 64 -p "A ship can carry only so much because"
 
 check: ## set up, format, lint, and the whole test suite
 	@sh tools/check.sh

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * backend.c: the device as ggml sees it: one registry, one device named Burthen0, and as many backends (streams) as
- * libllama asks for, all of them the same engine.
+ * backend.c: the device as ggml sees it: one registry, one device named Burthen0, and one backend (stream), which
+ * everybody who asks for one is given. Neither it nor the event has a state, so both are parts of the device, and there
+ * is nothing to leak when libllama's loader gives up half-way without freeing them.
  *
  * What an operation may be is the CPU backend's answer, since it computes. The device offers async, events and a host
  * buffer type only so that the loader stages a file through four buffers of 1 MiB and not through a heap copy of the
  * largest tensor: everything is done when a call returns, and the events are empty. */
 
 #include "device/internal.h"
-
-#include "base/heap.h"
 
 #include <string.h>
 
@@ -25,7 +24,7 @@ static const char *backend_name(ggml_backend_t backend) {
 }
 
 static void backend_free(ggml_backend_t backend) {
-    bt_heap_free(backend);
+    (void)backend; /* a part of the device */
 }
 
 static void backend_set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset,
@@ -108,13 +107,7 @@ static void device_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *
 
 static ggml_backend_t device_backend(ggml_backend_dev_t dev, const char *params) {
     (void)params;
-    ggml_backend_t backend = bt_heap_alloc(sizeof *backend);
-    if (!backend) return NULL;
-    backend->guid = backend_guid();
-    backend->device = dev;
-    backend->iface = backend_calls;
-    backend->context = device_of(dev);
-    return backend;
+    return &device_of(dev)->backend;
 }
 
 static ggml_backend_buffer_type_t device_buft(ggml_backend_dev_t dev) {
@@ -140,14 +133,12 @@ static bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *
 }
 
 static ggml_backend_event_t event_new(ggml_backend_dev_t dev) {
-    ggml_backend_event_t event = bt_heap_alloc(sizeof *event);
-    if (event) event->device = dev;
-    return event;
+    return &device_of(dev)->event;
 }
 
 static void event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
     (void)dev;
-    bt_heap_free(event);
+    (void)event;
 }
 
 static void event_synchronize(ggml_backend_dev_t dev, ggml_backend_event_t event) {
@@ -231,4 +222,9 @@ void bt_backend_init(bt_device *device) {
     device->dev.iface = device_calls;
     device->dev.reg = &device->reg;
     device->dev.context = device;
+    device->backend.guid = backend_guid();
+    device->backend.device = &device->dev;
+    device->backend.iface = backend_calls;
+    device->backend.context = device;
+    device->event.device = &device->dev;
 }

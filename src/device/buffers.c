@@ -230,6 +230,11 @@ bt_status bt_buffers_classify(bt_device *device, bt_error *err) {
     return status;
 }
 
+void bt_buffers_close(bt_device *device) {
+    while (device->buffers)
+        ggml_backend_buffer_free(device->buffers->ggml); /* takes it off the list */
+}
+
 static const char *type_name(ggml_backend_buffer_type_t type) {
     return type == &device_of(type)->host_buft ? "Burthen_Host" : "Burthen";
 }

@@ -48,6 +48,7 @@ void bt_device_close(bt_device *device) {
     bt_ring_close(device->ring);
     bt_rows_close(device);
     bt_schedules_close(device);
+    bt_buffers_close(device);
     bt_weights_close(device->weights);
     bt_cpu_close(device->cpu);
     bt_pool_close(device->pool);

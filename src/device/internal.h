@@ -50,6 +50,8 @@ typedef struct bt_buffer {
 } bt_buffer;
 
 void bt_buffers_init(bt_device *device);
+/* Free what libllama did not: its loader leaves its staging behind when it fails. */
+void bt_buffers_close(bt_device *device);
 bool bt_buffer_is_ours(const bt_device *device, ggml_backend_buffer_t buffer);
 void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
                    size_t size);
@@ -144,6 +146,8 @@ typedef struct bt_rows_window {
 struct bt_device {
     struct ggml_backend_reg reg;
     struct ggml_backend_device dev;
+    struct ggml_backend backend;
+    struct ggml_backend_event event;
     struct ggml_backend_buffer_type buft, host_buft;
     bt_device_params params;
     bt_account *account;

@@ -168,7 +168,14 @@ static bt_status load_model(bt_engine *engine, bt_error *err) {
     bt_device_set_phase(engine->device, BT_PHASE_LOAD);
     engine->model = load_from(engine, stream);
     bt_status status = BT_OK;
-    if (!engine->model) status = load_failure(engine, file, err);
+    bt_error found;
+    if (!engine->model) {
+        status = load_failure(engine, file, err);
+    } else if (bt_model_file_take_error(file, &found)) {
+        /* The C library reads ahead in fseeko and drops that failure: libllama never heard, its weights are wrong. */
+        if (err) *err = found;
+        status = found.status;
+    }
     (void)fclose(stream);
     bt_model_file_close(file);
     if (status == BT_OK && bt_device_take_error(engine->device, err)) status = err ? err->status : BT_E_DEVICE;

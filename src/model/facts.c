@@ -32,14 +32,17 @@
 
 static bt_status copy_shards(const bt_shard_set *set, bt_facts *f, bt_error *err) {
     f->n_shards = set->n;
+    f->alignment = set->parts[0].alignment;
     f->shards = bt_arena_array(f->arena, set->n, sizeof *f->shards);
     if (!f->shards) return bt_model_no_room(set->parts[0].name, err);
     for (uint32_t i = 0; i < set->n; i++) {
         const bt_gguf *part = &set->parts[i];
+        const bt_gguf_key *count = set->n > 1 ? bt_gguf_find(part, "split.count") : NULL;
         f->shards[i] = (bt_shard){.path = bt_arena_strdup(f->arena, part->path),
                                   .file_bytes = part->file_bytes,
                                   .data_offset = part->data_offset,
                                   .kv_end = part->kv_end,
+                                  .split_count_offset = count ? count->file_offset : 0,
                                   .mtime_ns = part->mtime_ns,
                                   .device = part->device,
                                   .inode = part->inode};

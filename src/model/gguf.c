@@ -260,6 +260,7 @@ static bt_status read_value(key_reader *r, bt_gguf_key *key, bt_error *err) {
     if (key->type == BT_GGUF_ARRAY) return read_array(r, key, err);
     if (key->type == BT_GGUF_STRING) return read_text(r, key, err);
     unsigned char bytes[8];
+    key->file_offset = r->src->at;
     BT_TRY(bt_header_read(r->src, bytes, type_rows[type].bytes, NULL, r->what, err));
     key->n = 1;
     key->bits = bt_load_le(bytes, type_rows[type].bytes);

@@ -35,6 +35,7 @@ typedef struct bt_gguf_key {
     bool is_array;
     uint64_t n;                 /* items; bytes, for a string */
     uint64_t bits;              /* of a number, as they stand in the file, zero extended */
+    uint64_t file_offset;       /* of a number: where it stands in the file */
     const char *text;           /* of a string: its first BT_GGUF_TEXT_MAX bytes */
     const unsigned char *items; /* of a short array of numbers: raw, little endian; else NULL */
 } bt_gguf_key;
