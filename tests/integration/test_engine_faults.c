@@ -6,9 +6,9 @@
  *
  *     k     0 1 2 ... 80, then a twelfth further each time, up to the first k that no call reaches
  *
- * Every call up to 80, a sample of those after: the sweep must end within a minute under sanitizers. FAULT_EVERY=1 in the
- * environment makes it try every one (some minutes).
- * Calls of ggml and libllama themselves (malloc, new) cannot be made to fail here. */
+ * Every call up to 80, a sample of those after: the sweep must end within a minute under sanitizers. FAULT_EVERY=1 in
+ * the environment makes it try every one (some minutes). Calls of ggml and libllama themselves (malloc, new) cannot be
+ * made to fail here. */
 #include "base/fault.h"
 #include "base/heap.h"
 #include "base/log.h"
