@@ -20,6 +20,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" OR CMAKE_BUILD_TYPE STREQUAL "RelWithDebI
     list(APPEND BT_LINK_FLAGS -Wl,-z,relro,-z,now)
 endif()
 if(BT_SANITIZE)
+    # Sanitizers put red zones around every variable: frames are no measure there.
+    list(REMOVE_ITEM BT_COMPILE_FLAGS -Wframe-larger-than=16384)
     list(APPEND BT_COMPILE_FLAGS -fsanitize=${BT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     list(APPEND BT_LINK_FLAGS -fsanitize=${BT_SANITIZE})
 endif()
