@@ -42,17 +42,11 @@ typedef struct work {
     bt_plan plan;
 } work;
 
-static uint32_t one_row(uint32_t n_ctx, uint32_t n_ubatch) {
-    (void)n_ctx;
-    (void)n_ubatch;
-    return 1;
-}
-
 static bt_status make_plan(const bt_cli_options *options, const bt_facts *facts, uint64_t base_bytes, bt_arena *arena,
                            work *w, bt_error *err) {
     BT_TRY(bt_planning_machine(options, &w->machine, err));
     if (options->exact)
-        return bt_planning_exact(options, facts, &w->machine, base_bytes, one_row, arena, &w->plan, err);
+        return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->plan, err);
     return bt_planning_make(options, facts, &w->machine, arena, &w->plan, err);
 }
 

@@ -18,12 +18,6 @@
 #define TEXT_MAX_BYTES   (1u << 20)  /* of the text kept for --stats */
 #define TOKENS_MAX       65536u      /* of the tokens kept for --stats */
 
-static uint32_t one_row(uint32_t n_ctx, uint32_t n_ubatch) {
-    (void)n_ctx;
-    (void)n_ubatch;
-    return 1;
-}
-
 const char *bt_cmd_engine_version(void) {
     return bt_engine_build_version();
 }
@@ -184,7 +178,7 @@ static int open_and_run(const bt_cli_options *options, const char *model, const 
         (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
         return bt_cli_fail(&err);
     }
-    int code = bt_running_open(options, model, one_row, running);
+    int code = bt_running_open(options, model, bt_planning_one_row, running);
     if (code == 0) {
         code = run_with(running, prompt, grammar);
         bt_running_close(running);

@@ -133,6 +133,12 @@ bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
     return BT_OK;
 }
 
+uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch) {
+    (void)n_ctx;
+    (void)n_ubatch;
+    return 1;
+}
+
 bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
                             bt_error *err) {

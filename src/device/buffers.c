@@ -21,8 +21,7 @@
 
 #include <string.h>
 
-#define BUFFER_MAX  4096 /* a context makes about ten; what lies beyond is a leak */
-#define ALIGN_BYTES 64   /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
+#define ALIGN_BYTES 64 /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
 
 static bt_device *device_of(ggml_backend_buffer_type_t type) {
     return type->context;

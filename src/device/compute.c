@@ -76,10 +76,6 @@ static bt_status follow_order(bt_device *device, const bt_schedule *schedule, bt
     return BT_OK;
 }
 
-static bool stop_asked(const bt_device *device) {
-    return device->should_abort && device->should_abort(device->abort_user);
-}
-
 static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *err) {
     if (schedule->n_order > 0 && !device->ring) {
         (void)bt_fail(err, BT_E_DEVICE, "not_started", BT_MEASURE_NONE, 0, 0,
@@ -88,7 +84,7 @@ static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *
     }
     if (follow_order(device, schedule, err) != BT_OK) return GGML_STATUS_FAILED;
     for (uint32_t i = 0; i < schedule->n_segments; i++) {
-        if (stop_asked(device)) return GGML_STATUS_ABORTED;
+        if (bt_device_stop_asked(device)) return GGML_STATUS_ABORTED;
         enum ggml_status status = compute_segment(device, schedule, &schedule->segments[i], err);
         if (status != GGML_STATUS_SUCCESS) return status;
     }

@@ -119,9 +119,12 @@ bool bt_device_take_error(bt_device *device, bt_error *err) {
     return had;
 }
 
-static bool abort_asked(void *user) {
-    const bt_device *device = user;
+bool bt_device_stop_asked(const bt_device *device) {
     return device->should_abort && device->should_abort(device->abort_user);
+}
+
+static bool abort_asked(void *user) {
+    return bt_device_stop_asked(user);
 }
 
 void bt_device_set_abort(bt_device *device, bool (*should_abort)(void *), void *user) {

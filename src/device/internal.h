@@ -174,6 +174,8 @@ struct bt_device {
     void *abort_user;
 };
 
+/* The engine asked for the running graph to be stopped. */
+bool bt_device_stop_asked(const bt_device *device);
 /* Keep the first failure for bt_device_take_error. */
 void bt_device_fail(bt_device *device, const bt_error *err);
 void bt_backend_init(bt_device *device);

@@ -22,11 +22,6 @@
 #include <malloc.h>
 #include <string.h>
 
-/* The thread that reads also computes, and submits only between segments: what is queued for the ring's slots must be
- * in flight before it computes, or the disk idles. Measured against 8 on a streamed 1.1 B model, interleaved: waiting
- * per 16 tokens 2.5 to 2.8 s against 2.8 to 3.0 s (docs/measurements.md, limited). */
-#define READER_DEPTH 32u
-
 struct bt_engine {
     bt_engine_params params;
     bt_account *account;
@@ -112,7 +107,8 @@ static bt_status open_store(bt_engine *engine, bt_error *err) {
     engine->store_open = true;
     if (engine->params.measuring) return BT_OK;
     bt_reader_params params = {.kind = engine->params.reader,
-                               .depth = engine->params.reader_depth ? engine->params.reader_depth : READER_DEPTH};
+                               .depth =
+                                   engine->params.reader_depth ? engine->params.reader_depth : BT_ENGINE_READER_DEPTH};
     return bt_reader_open(&engine->store, &params, &engine->reader, err);
 }
 

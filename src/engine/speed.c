@@ -12,9 +12,7 @@
 
 #include "base/os.h"
 #include "base/size.h"
-#include "device/device.h"
-#include "memory/account.h"
-#include "store/reader.h"
+#include "engine/engine.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -59,7 +57,7 @@ static uint64_t read_runs(bt_reader *reader, const bt_shard *shard, void *buffer
 static uint64_t measure_disk(const bt_facts *facts) {
     bt_store store;
     bt_reader *reader = NULL;
-    const bt_reader_params params = {.depth = 32}; /* as engine.c reads */
+    const bt_reader_params params = {.depth = BT_ENGINE_READER_DEPTH};
     if (bt_store_open(facts, BT_IO_DIRECT, &store, NULL) != BT_OK) return 0;
     uint64_t speed = 0;
     void *buffer = bt_os_reserve(RUN_BYTES);
