@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include <cmocka.h>
 
 #define N_ROUNDS      20000
@@ -23,12 +24,8 @@
 
 static uint64_t seed = UINT64_C(0x62757274);
 
-/* splitmix64 (Steele, Lea, Flood 2014) */
 static uint64_t next_random(void) {
-    uint64_t z = seed += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
+    return random_next(&seed);
 }
 
 static size_t below(size_t n) {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "random.h"
 #include <cmocka.h>
 
 #include "base/heap.h"
@@ -27,11 +28,8 @@ __extension__ typedef unsigned __int128 u128;
 static uint64_t seed = 20240917;
 static uint64_t random_state;
 
-static uint64_t next_random(void) { /* splitmix64 (Steele, Lea, Flood 2014) */
-    uint64_t z = random_state += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
+static uint64_t next_random(void) {
+    return random_next(&random_state);
 }
 
 static size_t below(size_t n) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * store_kit.c: see store_kit.h. Uses the C library directly, so that fault counters do not see it. */
 #include "store_kit.h"
+#include "random.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,11 +17,7 @@
 
 /* splitmix64 (Steele, Lea, Flood 2014): any seed will do, 0 too */
 uint64_t kit_random(uint64_t *state) {
-    *state += UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t z = *state;
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
+    return random_next(state);
 }
 
 uint64_t kit_below(uint64_t *state, uint64_t n) {
