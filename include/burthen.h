@@ -284,6 +284,7 @@ typedef struct bt_wishes {
     uint32_t n_threads; /* 0 = cores allowed */
     uint32_t n_buffers; /* ring slots; 0 = 2 */
     bt_choice stream_head;
+    bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_policy policy;
     bt_io_mode io;
 } bt_wishes;

@@ -172,12 +172,22 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
     bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - sampler_bytes);
     bt_account_measure(account);
     uint64_t explained = 0;
+    uint64_t explained_now = 0;
+    uint64_t mapped_now = 0;
     for (int line = 0; line < BT_LINE_COUNT; line++) {
         bt_line_use *use = &measured->lines[line];
         bt_account_use(account, (bt_line)line, use);
         use->planned_bytes = running->plan.ledger.bytes[line]; /* also where there was no budget, and so no cap */
         explained = bt_sat_add_u64(explained, use->peak_resident_bytes);
+        explained_now = bt_sat_add_u64(explained_now, use->resident_bytes);
     }
+    /* Lines that lend do not peak together: the most that was mapped at once, and the heap, may be more. */
+    bt_lending lending;
+    bt_account_lending_read(account, &lending);
+    mapped_now = bt_account_mapped_bytes(account);
+    uint64_t heap_now = bt_sat_sub_u64(bt_sat_add_u64(explained_now, lending.resident_bytes), mapped_now);
+    explained = bt_max_u64(explained, bt_sat_add_u64(heap_now, bt_account_peak_mapped_bytes(account)));
+    measured->elastic_peak_bytes = lending.peak_lent_bytes;
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     measured->peak_rss_bytes = memory.peak_rss_bytes.value;
@@ -206,6 +216,10 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->read_bytes_per_s = reads.busy_ns ? (double)reads.read_bytes * 1e9 / (double)reads.busy_ns : 0.0;
     measured->io_wait_s = (double)stats.wait_ns / 1e9;
     measured->compute_s = (double)stats.compute_ns / 1e9;
+    bt_elastic_stats elastic;
+    bt_device_elastic_stats_read(device, &elastic);
+    measured->elastic_taken = elastic.taken;
+    measured->elastic_released = elastic.released;
     measured->schedules_built = stats.schedules_built;
     measured->schedules_reused = stats.schedules_reused;
 }

@@ -186,8 +186,7 @@ static void set_n_threads(ggml_backend_t backend, int n_threads) {
     pthread_mutex_lock(&device->graph_lock);
     device->params.n_threads = (uint32_t)n_threads;
     bt_cpu_set_threads(device->cpu, (uint32_t)n_threads);
-    for (size_t i = 0; i < BT_SCHEDULE_MAX; i++)
-        device->schedules[i].uid = 0; /* planned for another number of threads */
+    device->generation++; /* schedules were planned for another number of threads */
     pthread_mutex_unlock(&device->graph_lock);
 }
 

@@ -50,6 +50,9 @@ static void buffer_free(ggml_backend_buffer_t ggml) {
     bt_buffer *buffer = ggml->context;
     bt_device *device = buffer->device;
     list_remove(device, buffer);
+    pthread_mutex_lock(&device->graph_lock);
+    bt_elastic_forget(device, buffer);
+    pthread_mutex_unlock(&device->graph_lock);
     bt_pool_give(device->pool, buffer->memory);
     bt_heap_free(buffer);
 }
@@ -69,8 +72,12 @@ static bt_status charge_some(bt_buffer *buffer, bt_line line, uint64_t bytes, bt
     return BT_OK;
 }
 
+/* Caches and compute buffers of the device are asked for in full, then lend what they do not touch. */
 static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
-    return charge_some(buffer, line, buffer->memory->bytes, err);
+    bt_device *device = buffer->device;
+    bt_elastic_release_all(device); /* a new buffer is rare, and comes before those that borrow */
+    BT_TRY(charge_some(buffer, line, buffer->memory->bytes, err));
+    return line == BT_LINE_KV || line == BT_LINE_COMPUTE ? bt_elastic_lend(device, buffer, err) : BT_OK;
 }
 
 /* The loader reads through a staging buffer from its start on, and of the virtual model file only small tensors have
@@ -88,18 +95,26 @@ static bt_line kept_line(const bt_buffer *buffer) {
     return buffer->host ? BT_LINE_LOGITS : BT_LINE_KV;
 }
 
+/* Under graph_lock, as all that changes what a buffer is charged. */
+static bt_status clear(bt_buffer *buffer, uint8_t value, bt_error *err) {
+    const bt_mapping *mapping = buffer->memory->mapping;
+    if (!buffer->classified) BT_TRY(charge(buffer, kept_line(buffer), err));
+    /* Dropped pages read as zero, and are memory only once they are written. */
+    if (value == 0 && bt_os_drop(mapping->base, mapping->bytes) == 0) {
+        bt_elastic_cleared(buffer->device, buffer);
+        return BT_OK;
+    }
+    BT_TRY(bt_elastic_touch(buffer->device, buffer, 0, buffer->memory->bytes, err));
+    memset(mapping->base, value, buffer->memory->bytes);
+    return BT_OK;
+}
+
 static void buffer_clear(ggml_backend_buffer_t ggml, uint8_t value) {
     bt_buffer *buffer = ggml->context;
     bt_error err;
-    if (!buffer->classified && charge(buffer, kept_line(buffer), &err) != BT_OK) {
-        bt_device_fail(buffer->device, &err);
-        return;
-    }
-    /* Dropped pages read as zero, and are memory only once they are written. */
-    if (value == 0)
-        (void)bt_os_drop(buffer->memory->mapping->base, buffer->memory->mapping->bytes);
-    else
-        memset(buffer->memory->mapping->base, value, buffer->memory->bytes);
+    pthread_mutex_lock(&buffer->device->graph_lock);
+    if (clear(buffer, value, &err) != BT_OK) bt_device_fail(buffer->device, &err);
+    pthread_mutex_unlock(&buffer->device->graph_lock);
 }
 
 /* [offset, offset + size) of the tensor, inside its buffer's logical length; else the device fails. */
@@ -119,25 +134,37 @@ static uint8_t *tensor_span(ggml_backend_buffer_t ggml, const struct ggml_tensor
     return data + offset;
 }
 
+/* The same span, about to be written by somebody who is no graph. is_weights: matches no file (an adapter, a control
+ * vector): ordinary memory, charged and stored. */
+static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, size_t offset, size_t size,
+                              bool is_weights) {
+    bt_buffer *buffer = ggml->context;
+    uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    if (!span) return NULL;
+    const uint8_t *base = buffer->memory->mapping->base;
+    bt_error err;
+    bt_status status = BT_OK;
+    pthread_mutex_lock(&buffer->device->graph_lock);
+    if (is_weights && !buffer->classified) status = charge(buffer, BT_LINE_PINNED, &err);
+    if (status == BT_OK) status = bt_elastic_touch(buffer->device, buffer, (uint64_t)(span - base), size, &err);
+    pthread_mutex_unlock(&buffer->device->graph_lock);
+    if (status == BT_OK) return span;
+    bt_device_fail(buffer->device, &err);
+    return NULL;
+}
+
 static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, uint8_t value, size_t offset,
                           size_t size) {
-    uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    uint8_t *span = span_to_write(ggml, tensor, offset, size, false);
     if (span) memset(span, value, size);
 }
 
 void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
                    size_t size) {
     bt_buffer *buffer = ggml->context;
-    bt_device *device = buffer->device;
     bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    if (is_weights && bt_weights_set(device->weights, tensor, data, offset, size)) return;
-    bt_error err;
-    /* Matches no file (an adapter, a control vector): ordinary memory, charged and stored. */
-    if (is_weights && !buffer->classified && charge(buffer, BT_LINE_PINNED, &err) != BT_OK) {
-        bt_device_fail(device, &err);
-        return;
-    }
-    uint8_t *span = tensor_span(ggml, tensor, offset, size);
+    if (is_weights && bt_weights_set(buffer->device->weights, tensor, data, offset, size)) return;
+    uint8_t *span = span_to_write(ggml, tensor, offset, size, is_weights);
     if (span) memcpy(span, data, size);
 }
 

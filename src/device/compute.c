@@ -19,8 +19,8 @@ static struct ggml_cgraph segment_graph(const bt_schedule *schedule, const bt_se
     return graph;
 }
 
-static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment, bt_error *err) {
-    void *images[BT_SEGMENT_UNITS];
+static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
+                         void *images[BT_SEGMENT_UNITS], bt_error *err) {
     for (uint32_t k = 0; k < segment->n_units; k++) {
         bt_status status = bt_ring_acquire(device->ring, segment->units[k], &images[k], err);
         if (status != BT_OK) {
@@ -40,14 +40,17 @@ static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segm
 static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                                       bt_error *err) {
     uint64_t start_ns = bt_os_now_ns();
-    if (segment->n_units > 0 && acquire(device, schedule, segment, err) != BT_OK) return GGML_STATUS_FAILED;
+    void *images[BT_SEGMENT_UNITS];
+    if (segment->n_units > 0 && acquire(device, schedule, segment, images, err) != BT_OK) return GGML_STATUS_FAILED;
     uint64_t ready_ns = bt_os_now_ns();
     struct ggml_cgraph graph = segment_graph(schedule, segment);
     enum ggml_status status = bt_cpu_compute(device->cpu, &graph, &segment->plan);
     device->stats.wait_ns += ready_ns - start_ns;
     device->stats.compute_ns += bt_os_now_ns() - ready_ns;
-    for (uint32_t k = 0; k < segment->n_units; k++)
+    for (uint32_t k = 0; k < segment->n_units; k++) {
+        if (status == GGML_STATUS_SUCCESS) bt_elastic_offer(device, segment->units[k], images[k]);
         bt_ring_release(device->ring, segment->units[k]);
+    }
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED)
         (void)bt_fail(err, BT_E_DEVICE, "cpu_compute", BT_MEASURE_NONE, 0, 0, "the CPU backend failed with status %d",
                       (int)status);
@@ -102,9 +105,10 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     bool failed_before = device->has_error;
     pthread_mutex_unlock(&device->error_lock);
     if (!failed_before && bt_buffers_classify(device, &err) == BT_OK &&
-        bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
+        bt_elastic_prepare(device, graph, &err) == BT_OK && bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
         device->stats.segments += schedule->n_segments;
         status = device->params.measuring ? GGML_STATUS_SUCCESS : run(device, schedule, &err);
+        bt_elastic_settle(device);
     }
     if (err.status != BT_OK) bt_device_fail(device, &err);
     pthread_mutex_unlock(&device->graph_lock);

@@ -49,6 +49,7 @@ void bt_device_close(bt_device *device) {
     bt_rows_close(device);
     bt_schedules_close(device);
     bt_buffers_close(device);
+    bt_elastic_close(device);
     bt_weights_close(device->weights);
     bt_cpu_close(device->cpu);
     bt_pool_close(device->pool);
@@ -72,7 +73,10 @@ void bt_device_set_phase(bt_device *device, bt_device_phase phase) {
 }
 
 bt_status bt_device_classify(bt_device *device, bt_error *err) {
-    return bt_buffers_classify(device, err);
+    pthread_mutex_lock(&device->graph_lock);
+    bt_status status = bt_buffers_classify(device, err);
+    pthread_mutex_unlock(&device->graph_lock);
+    return status;
 }
 
 static bt_status open_ring(bt_device *device, bt_error *err) {
@@ -98,7 +102,8 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     BT_TRY(bt_rows_open(device, err));
     if (device->params.measuring) return BT_OK;
     BT_TRY(bt_weights_pin(device->weights, progress, user, err));
-    return open_ring(device, err);
+    BT_TRY(open_ring(device, err));
+    return device->ring && device->params.elastic ? bt_elastic_open(device, err) : BT_OK;
 }
 
 void bt_device_fail(bt_device *device, const bt_error *err) {

@@ -27,6 +27,10 @@ typedef struct bt_device bt_device;
 /* Which line a new buffer belongs to cannot be seen from its size: the engine says what libllama is doing. */
 typedef enum bt_device_phase { BT_PHASE_LOAD, BT_PHASE_CONTEXT, BT_PHASE_COMPUTE } bt_device_phase;
 
+/* Graphs that are known again: a micro-batch of a prompt, the rest of a prompt, a token. A graph with a larger view of
+ * the cache takes the place of the one longest unused. Their memory is planned: this many of the largest. */
+#define BT_SCHEDULE_MAX 3
+
 typedef struct bt_device_params {
     bt_account *account;   /* outlives the device */
     const bt_facts *facts; /* outlives the device */
@@ -39,15 +43,23 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
+    bool elastic; /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
 } bt_device_params;
 
 typedef struct bt_device_stats {
     uint64_t graphs, schedules_built, schedules_reused, segments;
-    uint64_t compute_ns; /* inside the CPU backend */
-    uint64_t wait_ns;    /* waiting for units and rows */
-    uint64_t rows_read;  /* rows of tables read from disk */
-    uint64_t work_bytes; /* largest CPU work area asked for */
+    uint64_t compute_ns;     /* inside the CPU backend */
+    uint64_t wait_ns;        /* waiting for units and rows */
+    uint64_t rows_read;      /* rows of tables read from disk */
+    uint64_t work_bytes;     /* largest CPU work area asked for */
+    uint64_t schedule_bytes; /* largest schedule built */
 } bt_device_stats;
+
+/* Units in memory that others do not use yet. */
+typedef struct bt_elastic_stats {
+    uint32_t held;            /* now */
+    uint64_t taken, released; /* ever */
+} bt_elastic_stats;
 
 BT_MUST_CHECK bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device, bt_error *err);
 /* After the last context and model that used it. NULL is fine. */
@@ -73,6 +85,7 @@ void bt_device_set_abort(bt_device *device, bool (*should_abort)(void *), void *
 
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
+void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
 void bt_device_pool_report(bt_device *device, bt_pool_report *ret);
 /* Bytes that all live buffers of a line were asked for (measuring). */
 uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line);

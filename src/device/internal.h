@@ -12,8 +12,6 @@
 #include <stdatomic.h>
 
 #define BT_NO_WEIGHT UINT32_MAX
-/* docs/design.md M4: prompt, last part of a prompt and decoding, for two contexts, with room */
-#define BT_SCHEDULE_MAX 8
 /* Streamed units one operation may need at once: an operation has at most a few weights (fused gate and up). */
 #define BT_SEGMENT_UNITS 4
 
@@ -40,12 +38,16 @@ uint64_t bt_cpu_work_bytes(const bt_cpu *cpu);
 
 /* ---- buffers.c ---- */
 
+typedef struct bt_lender bt_lender;
+typedef struct bt_elastic bt_elastic;
+
 typedef struct bt_buffer {
     bt_device *device;
     ggml_backend_buffer_t ggml;
     bt_pool_buffer *memory;
     bool host, classified;
     uint64_t charged_bytes;
+    bt_lender *lender; /* elastic.c; NULL: what it was charged it keeps */
     struct bt_buffer *next, *prev;
 } bt_buffer;
 
@@ -75,11 +77,13 @@ bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void 
 uint32_t bt_weights_of(const bt_weights *weights, const struct ggml_tensor *tensor);
 /* Where a weight stands when it is in memory for good, or NULL when it streams. */
 void *bt_weights_resident(const bt_weights *weights, uint32_t weight);
-/* Image of a pinned unit in memory, or NULL. */
+/* Image of a unit in memory, pinned or elastic, or NULL. */
 uint8_t *bt_weights_unit_image(const bt_weights *weights, uint32_t unit);
 /* Offset of a tensor's byte in a unit's image. */
 uint64_t bt_weights_image_offset(const bt_facts *facts, uint32_t unit, uint32_t weight, uint64_t byte);
 bool bt_weights_unit_streams(const bt_weights *weights, uint32_t unit);
+/* Pinned by the plan: its image never moves, and head panels follow each other. */
+bool bt_weights_unit_is_pinned(const bt_weights *weights, uint32_t unit);
 bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void *user, bt_error *err);
 /* Tensors of the file that should have come here and did not; its name in *ret_name if any. */
 uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
@@ -107,6 +111,7 @@ typedef struct bt_bind {
 
 typedef struct bt_schedule {
     uint64_t uid;
+    uint64_t generation; /* the device's when it was built */
     uint64_t last_use;
     bt_mapping *memory;
     uint32_t n_nodes, n_leafs, n_segments, n_binds, n_order;
@@ -123,6 +128,59 @@ typedef struct bt_schedule {
 bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule,
                           bt_error *err);
 void bt_schedules_close(bt_device *device);
+
+/* ---- lender.c: pages of a buffer that are, or will be, touched ---- */
+
+/* Graphs during which memory must have been left alone before it is used for something else: longer than a prompt of
+ * two micro-batches and the first token, short against any answer. */
+#define BT_CALM_GRAPHS 4u
+/* Graphs of one pass that are told apart. libllama cuts a pass into more only when many operations fall to other
+ * backends; then what was touched of a compute buffer is kept. */
+#define BT_PASS_GRAPHS 16u
+
+/* A window of graphs: two passes or more. Zero at first. */
+typedef struct bt_lend_window {
+    uint64_t uids[BT_PASS_GRAPHS]; /* of the last graphs */
+    uint64_t n_graphs;             /* ever */
+    uint64_t start;                /* n_graphs when the window was opened */
+} bt_lend_window;
+
+/* keeps: a cache, whose content outlives a graph. NULL: no memory. */
+bt_lender *bt_lender_make(uint64_t bytes, bool keeps);
+void bt_lender_free(bt_lender *lender);
+bool bt_lender_keeps(const bt_lender *lender);
+/* Bytes will be written. */
+void bt_lender_mark(bt_lender *lender, uint64_t offset, uint64_t bytes);
+/* All pages were dropped. */
+void bt_lender_clear(bt_lender *lender);
+/* Bytes of pages that were marked since the last call and not before. */
+uint64_t bt_lender_take_fresh_bytes(bt_lender *lender);
+/* Mark what a graph will write, in all buffers that lend. */
+void bt_lenders_mark_graph(const bt_device *device, const struct ggml_cgraph *graph);
+/* Before that, for each graph (uid 0: unknown): when a window is complete, what it left of compute buffers is dropped
+ * and released. Under buffer_lock. */
+void bt_lenders_follow(bt_device *device, bt_lend_window *window, uint64_t uid);
+
+/* ---- elastic.c: weights in memory that is planned for others and not used yet ---- */
+
+/* Sets device->elastic; bt_elastic_close undoes a failure too. After the plan's pins are known. */
+bt_status bt_elastic_open(bt_device *device, bt_error *err);
+void bt_elastic_close(bt_device *device);
+/* A buffer that was charged in full, and whose content is not needed yet, lends what it does not touch. */
+bt_status bt_elastic_lend(bt_device *device, bt_buffer *buffer, bt_error *err);
+void bt_elastic_forget(bt_device *device, bt_buffer *buffer);  /* before it is freed */
+void bt_elastic_cleared(bt_device *device, bt_buffer *buffer); /* after its pages were dropped */
+/* Bytes of a buffer are about to be written from outside a graph. */
+bt_status bt_elastic_touch(bt_device *device, bt_buffer *buffer, uint64_t offset, uint64_t bytes, bt_error *err);
+void bt_elastic_release_all(bt_device *device);
+/* Before a graph runs: what it will touch is charged, units that stand in the way are given back. */
+bt_status bt_elastic_prepare(bt_device *device, const struct ggml_cgraph *graph, bt_error *err);
+/* While a unit is in a slot: it may be kept. */
+void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image);
+/* After a graph: what it copied is held from now on, and what the next one should copy is chosen. */
+void bt_elastic_settle(bt_device *device);
+/* Image of a held unit, or NULL. */
+uint8_t *bt_elastic_image(const bt_device *device, uint32_t unit);
 
 /* ---- rows.c, panels.c, compute.c ---- */
 
@@ -154,6 +212,7 @@ struct bt_device {
     const bt_facts *facts;
     bt_pool_buffers *pool;
     bt_weights *weights;
+    bt_elastic *elastic; /* NULL: everything that lends keeps its charge */
     bt_cpu *cpu;
     bt_ring *ring;
     bt_ring_unit *ring_units;
@@ -162,6 +221,7 @@ struct bt_device {
     bt_rows_window rows;
     bt_buffer *buffers;
     bt_schedule schedules[BT_SCHEDULE_MAX];
+    uint64_t generation; /* schedules of an older one are built again */
     uint64_t clock;
     bt_device_stats stats;
     bt_device_phase phase;

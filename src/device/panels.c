@@ -40,11 +40,12 @@ static bool is_panel(const bt_facts *facts, uint32_t unit) {
     return unit < facts->n_units && facts->units[unit].kind == BT_KIND_HEAD;
 }
 
-/* Rows of the pinned panels from unit on, up to the next streamed one. */
-static uint64_t pinned_rows(const bt_device *device, uint32_t unit, uint32_t *ret_next) {
+/* Rows of the panels in memory from unit on: of the pinned ones that follow each other, or of one elastic panel. */
+static uint64_t rows_in_memory(const bt_device *device, uint32_t unit, uint32_t *ret_next) {
     uint64_t n_rows = 0;
-    while (is_panel(device->facts, unit) && !bt_weights_unit_streams(device->weights, unit))
+    while (is_panel(device->facts, unit) && bt_weights_unit_is_pinned(device->weights, unit))
         n_rows += device->facts->units[unit++].n_rows;
+    if (n_rows == 0) n_rows = device->facts->units[unit++].n_rows;
     *ret_next = unit;
     return n_rows;
 }
@@ -58,7 +59,7 @@ enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, con
         uint64_t offset = bt_weights_image_offset(facts, unit, segment->weight, panel->row_first * tensor->row_bytes);
         uint32_t next = unit + 1;
         if (!bt_weights_unit_streams(device->weights, unit)) {
-            uint64_t n_rows = pinned_rows(device, unit, &next);
+            uint64_t n_rows = rows_in_memory(device, unit, &next);
             uint8_t *image = bt_weights_unit_image(device->weights, unit);
             status = compute_rows(device, schedule, segment, image + offset, panel->row_first, n_rows);
         } else {
@@ -68,6 +69,7 @@ enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, con
             device->stats.wait_ns += bt_os_now_ns() - start_ns;
             status =
                 compute_rows(device, schedule, segment, (uint8_t *)image + offset, panel->row_first, panel->n_rows);
+            bt_elastic_offer(device, unit, image);
             bt_ring_release(device->ring, unit);
         }
         unit = next;

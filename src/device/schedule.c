@@ -12,7 +12,8 @@
  * A row lookup in a table and the product with the head are segments of their own (rows.c, panels.c). Weights that stay
  * in memory are bound here, once; streamed ones by compute.c, each time.
  *
- * A graph is known again by its uid, which ggml's scheduler keeps while it reuses a graph and never gives twice. There
+ * A graph is known again by its uid, which ggml's scheduler keeps while it reuses a graph and never gives twice. When
+ * what is in memory has changed since (elastic.c, another number of threads) it is built again in its place. There
  * are at most BT_SCHEDULE_MAX schedules; the one longest unused is built over, in its memory if that is large enough.
  */
 
@@ -86,6 +87,7 @@ static uint32_t count_weight_sources(const bt_device *device, const struct ggml_
 static bt_status get_memory(builder *b, uint64_t bytes) {
     bt_schedule *schedule = b->schedule;
     bt_account *account = b->device->account;
+    b->device->stats.schedule_bytes = bt_max_u64(b->device->stats.schedule_bytes, bytes);
     if (schedule->memory && schedule->memory->bytes >= bytes) return BT_OK;
     bt_account_unmap(account, schedule->memory);
     schedule->memory = NULL;
@@ -356,6 +358,7 @@ static bt_status build(bt_device *device, const struct ggml_cgraph *graph, bt_sc
     BT_TRY(cut(&b));
     BT_TRY(plan_segments(&b));
     schedule->uid = graph->uid;
+    schedule->generation = device->generation;
     device->stats.schedules_built++;
     return BT_OK;
 }
@@ -369,10 +372,10 @@ bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt
         if (graph->uid != 0 && schedule->uid == graph->uid) found = schedule;
         if (schedule->last_use < oldest->last_use) oldest = schedule;
     }
-    if (found)
+    if (found && found->generation == device->generation)
         device->stats.schedules_reused++;
-    else
-        BT_TRY(build(device, graph, found = oldest, err));
+    else /* one that went out of date is built in its own place: it needs no more memory than before */
+        BT_TRY(build(device, graph, found = found ? found : oldest, err));
     found->last_use = ++device->clock;
     *ret_schedule = found;
     return BT_OK;

@@ -7,10 +7,9 @@
  * its tensor (the pointer) and is an index into the facts. Its bytes are in one of four places:
  *
  *   small    packed in one mapping on the line output_norm: norms, biases, everything under 64 KiB
- *   pinned   the unit's image, in one mapping; head panels in a second one that mirrors the file, so that a head whose
- *            panels are all pinned is one contiguous table
- *   ring     the unit's image in a slot, while it is held
- *   rows     read from the file one by one (rows.c) */
+ *   pinned   the unit's image, in one mapping (or a copy of it, elastic.c); head panels in a second one that mirrors
+ * the file, so that a head whose panels are all pinned is one contiguous table ring     the unit's image in a slot,
+ * while it is held rows     read from the file one by one (rows.c) */
 
 #include "device/internal.h"
 
@@ -278,12 +277,16 @@ bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void 
     return true;
 }
 
+bool bt_weights_unit_is_pinned(const bt_weights *weights, uint32_t unit) {
+    return weights->unit_offset[unit] != UINT64_MAX;
+}
+
 bool bt_weights_unit_streams(const bt_weights *weights, uint32_t unit) {
-    return weights->unit_offset[unit] == UINT64_MAX;
+    return !bt_weights_unit_is_pinned(weights, unit) && !bt_elastic_image(weights->device, unit);
 }
 
 uint8_t *bt_weights_unit_image(const bt_weights *weights, uint32_t unit) {
-    if (bt_weights_unit_streams(weights, unit)) return NULL;
+    if (!bt_weights_unit_is_pinned(weights, unit)) return bt_elastic_image(weights->device, unit);
     const bt_mapping *mapping = weights->areas[area_of(&weights->facts->units[unit])];
     return (uint8_t *)mapping->base + weights->unit_offset[unit];
 }
@@ -301,11 +304,11 @@ uint64_t bt_weights_image_offset(const bt_facts *facts, uint32_t unit, uint32_t 
     return UINT64_MAX;
 }
 
-/* A head is in memory as a whole when each of its panels is. */
+/* A head is in memory as a whole when each of its panels is pinned: elastic ones do not follow each other. */
 static bool all_pinned(const bt_weights *weights, const bt_tensor *tensor) {
     const bt_facts *facts = weights->facts;
     for (uint32_t u = tensor->unit; u < facts->n_units && facts->units[u].kind == BT_KIND_HEAD; u++)
-        if (bt_weights_unit_streams(weights, u)) return false;
+        if (!bt_weights_unit_is_pinned(weights, u)) return false;
     return true;
 }
 

@@ -70,15 +70,8 @@ const char *bt_engine_build_version(void) {
 /* ---- memory of this process ---- */
 
 uint64_t bt_engine_mapped_bytes(bt_engine *engine) {
-    uint64_t total = 0;
     bt_account_measure(engine->account);
-    for (int line = 0; line < BT_LINE_COUNT; line++) {
-        bool is_heap = line == BT_LINE_BASE || line == BT_LINE_VOCAB || line == BT_LINE_THREADS;
-        bt_line_use use;
-        bt_account_use(engine->account, (bt_line)line, &use);
-        if (!is_heap && line != BT_LINE_PAGETABLES) total += use.resident_bytes;
-    }
-    return total;
+    return bt_account_mapped_bytes(engine->account);
 }
 
 uint64_t bt_engine_heap_bytes(bt_engine *engine) {
@@ -126,6 +119,7 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
         .n_ubatch = plan ? plan->n_ubatch : 1,
         .budget_bytes = plan ? plan->budget_bytes : UINT64_MAX / 2,
         .measuring = engine->params.measuring,
+        .elastic = plan && plan->wishes.elastic != BT_OFF && plan->budget_bytes != UINT64_MAX,
     };
     return bt_device_open(&params, &engine->device, err);
 }

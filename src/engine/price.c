@@ -107,9 +107,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
     price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) + bt_price_sampler_bytes(facts);
-    bt_line_use use;
-    bt_account_use(bt_engine_account(engine), BT_LINE_METADATA, &use);
-    price->metadata_bytes += use.peak_committed_bytes;
+    price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
     return BT_OK;
 }
 

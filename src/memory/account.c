@@ -10,6 +10,12 @@
  * writes to them. What heap lines are measured to hold counts as charged on them: it cannot be refused any more, but it
  * is no longer free for others either.
  *
+ * Lending: a mapping that was charged in full may take its charge back and commit as it grows; a borrower commits what
+ * is left of that meanwhile. Charges of borrowers count in the sum, never on a line: their cap is what is lent.
+ *
+ *     lender    [####committed####|........ lendable ........]
+ *     borrower                     [#### lent ####]            lent <= lendable, checked by the commits of both
+ *
  * Bound: 65536 mappings (the kernel's own default, vm.max_map_count, is 65530). Left out: which mapping to give up when
  * memory is short; that is the plan's business, and the answer here is always a refusal with numbers. */
 #include "memory/account.h"
@@ -40,6 +46,8 @@ struct bt_account {
     uint64_t budget_bytes;
     uint64_t charged_bytes; /* committed and noted, over all lines */
     account_line lines[BT_LINE_COUNT];
+    bt_lending lending;
+    uint64_t mapped_bytes, peak_mapped_bytes; /* as measured, over all lines and borrowers */
     bt_mapping *first;
     uint32_t n_mappings;
 };
@@ -79,7 +87,8 @@ bool bt_account_close(bt_account *account) {
     return empty;
 }
 
-bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_mapping **ret_mapping, bt_error *err) {
+static bt_status map(bt_account *account, bt_line line, uint64_t bytes, bool borrows, bt_mapping **ret_mapping,
+                     bt_error *err) {
     uint64_t rounded = 0;
     if (!is_line(line) || !bt_align_up_u64(bytes ? bytes : 1, bt_os_page_bytes(), &rounded)) {
         return bt_fail(err, BT_E_ARG, "mapping_size", BT_MEASURE_BYTES, bytes, UINT64_MAX,
@@ -98,7 +107,7 @@ bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_m
     void *base = bt_os_reserve(rounded);
     int sys = base ? 0 : errno ? errno : ENOMEM;
     if (base) {
-        *mapping = (bt_mapping){.base = base, .bytes = rounded, .asked_bytes = bytes, .line = line};
+        *mapping = (bt_mapping){.base = base, .bytes = rounded, .asked_bytes = bytes, .borrows = borrows, .line = line};
         mapping->next = account->first;
         if (mapping->next) mapping->next->prev = mapping;
         account->first = mapping;
@@ -113,6 +122,10 @@ bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_m
     }
     *ret_mapping = mapping;
     return BT_OK;
+}
+
+bt_status bt_account_map(bt_account *account, bt_line line, uint64_t bytes, bt_mapping **ret_mapping, bt_error *err) {
+    return map(account, line, bytes, false, ret_mapping, err);
 }
 
 /* ---- charging, under the lock ---------------------------------------------------------------------------------- */
@@ -179,6 +192,42 @@ static bt_status check_charge(const bt_account *account, bt_line at, uint64_t by
                    bt_line_name(at), MIB(bytes), MIB(left), MIB(l->cap_bytes), MIB(bytes - left), MIB(line_charge(l)));
 }
 
+/* What a lender commits, it no longer lends; what a borrower commits, is lent. */
+static bt_status check_lending(const bt_account *account, const bt_mapping *mapping, uint64_t bytes, bt_error *err) {
+    const bt_lending *lending = &account->lending;
+    bool lends = mapping->lends_bytes > mapping->committed_bytes;
+    if (!lends && !mapping->borrows) return BT_OK;
+    uint64_t left = bt_sat_sub_u64(lending->lendable_bytes, lending->lent_bytes);
+    uint64_t moved = lends ? bt_min_u64(bytes, mapping->lends_bytes - mapping->committed_bytes) : bytes;
+    if (moved <= left) return BT_OK;
+    return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, moved, left,
+                   "host/%s needs %s, %s left of %s that may be lent: short by %s", bt_line_name(mapping->line),
+                   MIB(moved), MIB(left), MIB(lending->lendable_bytes), MIB(moved - left));
+}
+
+/* The commit of a mapping on the lines and in what is lent; it was checked. */
+static void charge(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
+    bt_lending *lending = &account->lending;
+    uint64_t lent_back = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
+    lending->lendable_bytes -= lent_back;
+    mapping->committed_bytes += bytes;
+    account->charged_bytes += bytes; /* <= budget_bytes <= UINT64_MAX: check_charge */
+    if (mapping->borrows) {
+        lending->lent_bytes += bytes;
+        lending->peak_lent_bytes = bt_max_u64(lending->peak_lent_bytes, lending->lent_bytes);
+        return;
+    }
+    account_line *l = &account->lines[mapping->line];
+    l->committed_bytes += bytes;
+    raise_peak(l);
+}
+
+/* May it be committed on its line and in the sum? A borrower stands on no line. */
+static bt_status check_mapping(const bt_account *account, const bt_mapping *mapping, uint64_t bytes, bt_error *err) {
+    BT_TRY(check_lending(account, mapping, bytes, err));
+    return mapping->borrows ? BT_OK : check_charge(account, mapping->line, bytes, 0, err);
+}
+
 bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err) {
     pthread_mutex_lock(&account->lock);
     bt_status status = BT_OK;
@@ -188,15 +237,9 @@ bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t b
                          "host/%s: %llu bytes to commit, %llu of the mapping's %llu left", bt_line_name(mapping->line),
                          (unsigned long long)bytes, (unsigned long long)room, (unsigned long long)mapping->bytes);
     } else {
-        status = check_charge(account, mapping->line, bytes, 0, err);
+        status = check_mapping(account, mapping, bytes, err);
     }
-    if (status == BT_OK) {
-        account_line *l = &account->lines[mapping->line];
-        mapping->committed_bytes += bytes;
-        l->committed_bytes += bytes;
-        account->charged_bytes += bytes; /* <= budget_bytes <= UINT64_MAX: check_charge */
-        raise_peak(l);
-    }
+    if (status == BT_OK) charge(account, mapping, bytes);
     pthread_mutex_unlock(&account->lock);
     return status;
 }
@@ -204,8 +247,13 @@ bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t b
 /* Under the lock. */
 static void release(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
     uint64_t given = bt_min_u64(bytes, mapping->committed_bytes);
+    uint64_t lendable_before = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
     mapping->committed_bytes -= given;
-    account->lines[mapping->line].committed_bytes -= given;
+    account->lending.lendable_bytes += bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes) - lendable_before;
+    if (mapping->borrows)
+        account->lending.lent_bytes -= given;
+    else
+        account->lines[mapping->line].committed_bytes -= given;
     account->charged_bytes -= given;
 }
 
@@ -239,10 +287,52 @@ bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line l
     return status;
 }
 
+/* ---- lending ---- */
+
+void bt_account_lend(bt_account *account, bt_mapping *mapping) {
+    pthread_mutex_lock(&account->lock);
+    if (!mapping->borrows && mapping->lends_bytes == 0) {
+        mapping->lends_bytes = mapping->committed_bytes;
+        release(account, mapping, mapping->committed_bytes);
+    }
+    pthread_mutex_unlock(&account->lock);
+}
+
+/* Under the lock. */
+static bool lend_end(bt_account *account, bt_mapping *mapping) {
+    bt_lending *lending = &account->lending;
+    uint64_t lendable = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
+    if (lending->lent_bytes > lending->lendable_bytes - lendable) return false;
+    lending->lendable_bytes -= lendable;
+    mapping->lends_bytes = 0;
+    return true;
+}
+
+bool bt_account_lend_end(bt_account *account, bt_mapping *mapping) {
+    pthread_mutex_lock(&account->lock);
+    bool ended = lend_end(account, mapping);
+    pthread_mutex_unlock(&account->lock);
+    return ended;
+}
+
+bt_status bt_account_map_borrower(bt_account *account, bt_line line, uint64_t bytes, bt_mapping **ret_mapping,
+                                  bt_error *err) {
+    return map(account, line, bytes, true, ret_mapping, err);
+}
+
+void bt_account_lending_read(bt_account *account, bt_lending *ret) {
+    pthread_mutex_lock(&account->lock);
+    *ret = account->lending;
+    pthread_mutex_unlock(&account->lock);
+}
+
 void bt_account_unmap(bt_account *account, bt_mapping *mapping) {
     if (!mapping) return;
     pthread_mutex_lock(&account->lock);
     release(account, mapping, mapping->committed_bytes);
+    /* A lender that goes while it lends leaves a debt, which refuses every commit until it is paid back. */
+    account->lending.lendable_bytes -= mapping->lends_bytes;
+    mapping->lends_bytes = 0;
     account->lines[mapping->line].reserved_bytes -= mapping->bytes;
     if (mapping->prev)
         mapping->prev->next = mapping->next;
@@ -272,16 +362,22 @@ void bt_account_note(bt_account *account, bt_line line, uint64_t resident_bytes)
 
 void bt_account_measure(bt_account *account) {
     uint64_t resident[BT_LINE_COUNT] = {0};
+    uint64_t borrowed = 0;
     pthread_mutex_lock(&account->lock);
     for (const bt_mapping *mapping = account->first; mapping; mapping = mapping->next) {
         int64_t bytes = bt_os_resident_bytes(mapping->base, mapping->bytes);
-        if (bytes > 0) resident[mapping->line] += (uint64_t)bytes;
+        if (bytes > 0) *(mapping->borrows ? &borrowed : &resident[mapping->line]) += (uint64_t)bytes;
     }
+    account->lending.resident_bytes = borrowed;
+    uint64_t mapped = borrowed;
     for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
         account_line *l = &account->lines[i];
+        mapped += resident[i];
         l->resident_bytes = resident[i];
         l->peak_resident_bytes = bt_max_u64(l->peak_resident_bytes, bt_sat_add_u64(l->resident_bytes, l->noted_bytes));
     }
+    account->mapped_bytes = mapped;
+    account->peak_mapped_bytes = bt_max_u64(account->peak_mapped_bytes, mapped);
     pthread_mutex_unlock(&account->lock);
 }
 
@@ -299,6 +395,20 @@ void bt_account_use(bt_account *account, bt_line line, bt_line_use *ret) {
         .peak_resident_bytes = l->peak_resident_bytes,
     };
     pthread_mutex_unlock(&account->lock);
+}
+
+uint64_t bt_account_mapped_bytes(bt_account *account) {
+    pthread_mutex_lock(&account->lock);
+    uint64_t bytes = account->mapped_bytes;
+    pthread_mutex_unlock(&account->lock);
+    return bytes;
+}
+
+uint64_t bt_account_peak_mapped_bytes(bt_account *account) {
+    pthread_mutex_lock(&account->lock);
+    uint64_t bytes = account->peak_mapped_bytes;
+    pthread_mutex_unlock(&account->lock);
+    return bytes;
 }
 
 uint64_t bt_account_committed_bytes(bt_account *account) {

@@ -17,6 +17,8 @@ typedef struct bt_mapping {
     uint64_t bytes;           /* reserved, multiple of the page */
     uint64_t asked_bytes;     /* as asked for */
     uint64_t committed_bytes; /* promised to be touched at most: charged */
+    uint64_t lends_bytes;     /* what it was charged in full; what it has not committed of that may be lent */
+    bool borrows;             /* lives on what others lend, not on its line's cap */
     bt_line line;
     struct bt_mapping *next, *prev;
 } bt_mapping;
@@ -49,12 +51,36 @@ void bt_account_release(bt_account *account, bt_mapping *mapping, uint64_t bytes
 BT_MUST_CHECK bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line line, bt_error *err);
 void bt_account_unmap(bt_account *account, bt_mapping *mapping); /* NULL is fine */
 
+/* ---- lending (docs/design.md S5): what one mapping is sure to need later, another may hold until then ---- */
+
+typedef struct bt_lending {
+    uint64_t lendable_bytes; /* charged in full once, not committed now: the sum over all lenders */
+    uint64_t lent_bytes;     /* of that, committed by borrowers */
+    uint64_t peak_lent_bytes;
+    uint64_t resident_bytes; /* of borrowers, when last measured */
+} bt_lending;
+
+/* The whole charge of a mapping, whose pages were dropped, becomes lendable: from now on it commits what it touches.
+ * Its line's cap and the budget were asked for all of it, so it can always have it back, once what is lent is. */
+void bt_account_lend(bt_account *account, bt_mapping *mapping);
+/* The mapping lends no more; its charge stays what it has committed. What borrowers hold must fit what the others
+ * lend: false, and nothing changes, if it does not. */
+bool bt_account_lend_end(bt_account *account, bt_mapping *mapping);
+/* Reserve address space whose charges stand on what is lent. A commit of it beyond that is refused (BT_E_BUDGET, code
+ * "ram_budget"); so is a commit of a lender that would need what is lent: the borrower releases first. */
+BT_MUST_CHECK bt_status bt_account_map_borrower(bt_account *account, bt_line line, uint64_t bytes,
+                                                bt_mapping **ret_mapping, bt_error *err);
+void bt_account_lending_read(bt_account *account, bt_lending *ret);
+
 /* Heap lines: what was measured from outside. It counts as committed on its line and in the sum; it is never refused.
  */
 void bt_account_note(bt_account *account, bt_line line, uint64_t resident_bytes);
 /* Measure the resident pages of every mapping now and update the peaks. */
 void bt_account_measure(bt_account *account);
 void bt_account_use(bt_account *account, bt_line line, bt_line_use *ret);
+/* What all mappings together, borrowers too, held when last measured, and the most that was measured. */
+uint64_t bt_account_mapped_bytes(bt_account *account);
+uint64_t bt_account_peak_mapped_bytes(bt_account *account);
 /* Committed over all lines. */
 uint64_t bt_account_committed_bytes(bt_account *account);
 /* Committed on the lines that hold weights: output_norm, embeddings, head, ring, pinned, experts, derived. */

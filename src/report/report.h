@@ -33,6 +33,8 @@ typedef struct bt_measured {
     uint64_t passes;
     uint64_t streamed_bytes;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
+    uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
+    uint64_t elastic_taken, elastic_released; /* units */
     uint64_t major_faults, schedules_built, schedules_reused;
 } bt_measured;
 

@@ -68,6 +68,10 @@ static void put_measured(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, experts, "hits", 0);
     bt_json_put_u64(out, experts, "misses", 0);
     bt_json_put_u64(out, experts, "bytes", 0);
+    json_t *elastic = bt_json_put_object(out, o, "elastic");
+    bt_json_put_u64(out, elastic, "peak_bytes", m->elastic_peak_bytes);
+    bt_json_put_u64(out, elastic, "taken", m->elastic_taken);
+    bt_json_put_u64(out, elastic, "released", m->elastic_released);
     bt_json_put_u64(out, o, "major_faults", m->major_faults);
     json_t *schedules = bt_json_put_object(out, o, "schedules");
     bt_json_put_u64(out, schedules, "built", m->schedules_built);

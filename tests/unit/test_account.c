@@ -251,6 +251,101 @@ static void test_threads(void **state) {
     assert_true(bt_account_close(account));
 }
 
+static bt_lending lending_of(bt_account *account) {
+    bt_lending lending;
+    bt_account_lending_read(account, &lending);
+    return lending;
+}
+
+static bt_mapping *map_borrower(bt_account *account, uint64_t bytes) {
+    bt_mapping *mapping = NULL;
+    assert_int_equal(bt_account_map_borrower(account, BT_LINE_PINNED, bytes, &mapping, NULL), BT_OK);
+    return mapping;
+}
+
+/* docs/design.md S5: what is charged in full and not touched may be held by another, who goes first. */
+static void test_lending(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 10 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 10 * MIB);
+    bt_mapping *pins = map_borrower(account, 20 * MIB);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, pins, MIB, &err), BT_E_BUDGET); /* nothing is lent yet */
+    assert_string_equal(err.code, "ram_budget");
+    assert_int_equal(bt_account_commit(account, kv, 10 * MIB, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    assert_int_equal(lending_of(account).lendable_bytes, 10 * MIB);
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    assert_int_equal(use_of(account, BT_LINE_KV).peak_committed_bytes, 10 * MIB);
+
+    assert_int_equal(bt_account_commit(account, pins, 7 * MIB, NULL), BT_OK);
+    assert_int_equal(use_of(account, BT_LINE_PINNED).committed_bytes, 0); /* on no line's cap */
+    assert_int_equal(bt_account_committed_bytes(account), 7 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 3 * MIB, NULL), BT_OK);
+    assert_int_equal(lending_of(account).lendable_bytes, 7 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 1, &err), BT_E_BUDGET); /* the borrower has not released */
+    assert_int_equal(err.need, 1);
+    assert_int_equal(err.have, 0);
+    assert_int_equal(bt_account_commit(account, pins, 1, NULL), BT_E_BUDGET);
+    bt_account_release(account, pins, 2 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 2 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_committed_bytes(account), 10 * MIB); /* full at every step, never over */
+    assert_int_equal(lending_of(account).peak_lent_bytes, 7 * MIB);
+
+    bt_account_release(account, kv, 5 * MIB); /* a cleared cache lends again */
+    assert_int_equal(lending_of(account).lendable_bytes, 10 * MIB);
+    assert_false(bt_account_lend_end(account, kv));
+    bt_account_release(account, pins, 5 * MIB);
+    assert_true(bt_account_lend_end(account, kv));
+    assert_int_equal(lending_of(account).lendable_bytes, 0);
+    assert_int_equal(bt_account_commit(account, kv, 10 * MIB, NULL), BT_OK); /* an ordinary mapping again */
+    bt_account_unmap(account, pins);
+    bt_account_unmap(account, kv);
+    assert_true(bt_account_close(account));
+}
+
+/* A lender that is unmapped while others hold what it lent: nothing more is committed until they gave it back. */
+static void test_lender_that_leaves(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 10 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 10 * MIB);
+    bt_mapping *pins = map_borrower(account, 10 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 10 * MIB, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    assert_int_equal(bt_account_commit(account, pins, 4 * MIB, NULL), BT_OK);
+    bt_account_unmap(account, kv);
+    assert_int_equal(lending_of(account).lendable_bytes, 0);
+    assert_int_equal(bt_account_commit(account, pins, 1, NULL), BT_E_BUDGET);
+    bt_account_release(account, pins, 4 * MIB);
+    assert_int_equal(bt_account_committed_bytes(account), 0);
+    bt_account_unmap(account, pins);
+    assert_true(bt_account_close(account));
+}
+
+/* Borrowed pages are measured apart: no line is over its cap because of them. */
+static void test_borrowed_pages_are_measured_apart(void **state) {
+    (void)state;
+    bt_account *account = open_account(MIB, MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, MIB);
+    bt_mapping *pins = map_borrower(account, MIB);
+    assert_int_equal(bt_account_commit(account, kv, MIB, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    assert_int_equal(bt_account_commit(account, pins, MIB, NULL), BT_OK);
+    memset(pins->base, 1, MIB);
+    bt_account_measure(account);
+    assert_int_equal(use_of(account, BT_LINE_PINNED).resident_bytes, 0);
+    assert_int_equal(lending_of(account).resident_bytes, MIB);
+    assert_int_equal(bt_account_mapped_bytes(account), MIB);
+    assert_int_equal(bt_os_drop(pins->base, MIB), 0);
+    bt_account_release(account, pins, MIB);
+    bt_account_measure(account);
+    assert_int_equal(bt_account_mapped_bytes(account), 0);
+    assert_int_equal(bt_account_peak_mapped_bytes(account), MIB);
+    bt_account_unmap(account, pins);
+    bt_account_unmap(account, kv);
+    assert_true(bt_account_close(account));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserving_is_recorded_not_charged),
@@ -262,6 +357,9 @@ int main(void) {
         cmocka_unit_test(test_measured_pages),
         cmocka_unit_test(test_close_tells_a_leak),
         cmocka_unit_test(test_impossible_sizes),
+        cmocka_unit_test(test_lending),
+        cmocka_unit_test(test_lender_that_leaves),
+        cmocka_unit_test(test_borrowed_pages_are_measured_apart),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("account", tests, NULL, NULL);
