@@ -64,17 +64,22 @@ static bool read_all(int fd, void *data, size_t bytes) {
 
 /* ---- grandchild: one point ---- */
 
-/* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it. */
-static bt_status fill_context(bt_session *session, uint32_t n_ubatch, uint32_t n_outputs_max, bt_error *err) {
-    uint32_t n_ctx = bt_session_n_ctx(session);
-    uint32_t n = (uint32_t)bt_min_u64(n_ctx <= FILL_TOKENS_MAX ? n_ctx : n_ubatch, n_ctx) - 1;
+/* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it.
+ * All tokens are of one sequence, which has its share of the context. An encoder takes one micro-batch, and forgets. */
+static bt_status fill_context(bt_session *session, const bt_facts *facts, const bt_session_params *params,
+                              bt_error *err) {
+    uint32_t n_ubatch = params->n_ubatch, n_outputs_max = params->n_outputs_max;
+    uint32_t n_ctx = bt_session_n_ctx(session) / params->n_parallel;
+    bool whole = n_ctx <= FILL_TOKENS_MAX && !facts->encoder;
+    uint32_t n = (uint32_t)bt_min_u64(whole ? n_ctx : n_ubatch, n_ctx) - (facts->encoder ? 0 : 1);
     int32_t *tokens = bt_heap_array((size_t)n + 1, sizeof *tokens);
     uint8_t *wants = bt_heap_array((size_t)n + 1, sizeof *wants);
     if (!tokens || !wants)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for %u tokens", n);
     for (uint32_t i = 0; i < n; i++)
-        wants[i] = i + n_outputs_max >= n;
+        wants[i] = facts->encoder || i + n_outputs_max >= n;
     BT_TRY(bt_session_decode(session, tokens, n, wants, err));
+    if (facts->encoder) return BT_OK;
     return bt_session_decode(session, tokens, 1, NULL, err); /* what was taken goes with the process */
 }
 
@@ -90,11 +95,13 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .type_k = wishes->type_k,
         .type_v = wishes->type_v,
         .flash_attn = wishes->flash_attn,
+        .embeddings = facts->encoder,
     };
+    if (facts->encoder) params.n_batch = point->n_ubatch;
     uint64_t heap_before = bt_engine_heap_bytes(engine);
     bt_session *session;
     BT_TRY(bt_session_open(engine, &params, &session, err));
-    bt_status status = fill_context(session, point->n_ubatch, point->n_outputs_max, err);
+    bt_status status = fill_context(session, facts, &params, err);
     if (status != BT_OK) return status; /* the process ends here anyway */
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
     bt_device *device = bt_engine_device(engine);

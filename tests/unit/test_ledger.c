@@ -42,8 +42,8 @@ static void sums_saturate(void **state) {
 static void costs_follow_the_context(void **state) {
     (void)state;
     bt_costs costs = {.ctx_align = 256, .window_cells = 1536};
-    costs.line[BT_LINE_KV] = (bt_cost){100, 10, 1000, BT_SOURCE_DRY_RUN};
-    costs.line[BT_LINE_BASE] = (bt_cost){7, 0, 0, BT_SOURCE_MEASURED};
+    costs.line[BT_LINE_KV] = (bt_cost){100, 10, 1000, 0, BT_SOURCE_DRY_RUN};
+    costs.line[BT_LINE_BASE] = (bt_cost){7, 0, 0, 0, BT_SOURCE_MEASURED};
     bt_ledger ledger;
     assert_true(bt_costs_at(&costs, 1, &ledger));
     assert_int_equal(ledger.bytes[BT_LINE_KV], 100 + 256 * 10 + 256 * 1000);
