@@ -29,7 +29,8 @@
 #include <unistd.h>
 
 /* A context larger than this is not filled token by token: its graphs were sized at creation for all cells, and the
- * mask of a huge context alone would take seconds to write. */
+ * mask of a huge context alone would take seconds to write. Only the work area is planned when a graph is computed, and
+ * of that only the scores of attention without flash grow with the context: those are counted (scores_work_bytes). */
 #define FILL_TOKENS_MAX 8192u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
@@ -83,6 +84,13 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
     return bt_session_decode(session, tokens, 1, NULL, err); /* what was taken goes with the process */
 }
 
+/* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */
+static uint64_t scores_work_bytes(const bt_facts *facts, const bt_wishes *wishes, const bt_session_params *params) {
+    uint64_t cells = params->n_ctx / params->n_parallel;
+    if (wishes->flash_attn != BT_OFF || cells <= FILL_TOKENS_MAX) return 0;
+    return bt_sat_mul_u64(UINT64_C(2) * params->n_ubatch * facts->n_head, cells);
+}
+
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                              const bt_price_point *point, bt_price *price, bt_error *err) {
     bt_session_params params = {
@@ -108,7 +116,8 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     bt_device_stats stats;
     bt_device_stats_read(device, &stats);
     uint64_t page = bt_os_page_bytes();
-    uint64_t work_bytes = stats.work_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
+    uint64_t planned_bytes = bt_max_u64(stats.work_bytes, scores_work_bytes(facts, wishes, &params));
+    uint64_t work_bytes = planned_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
     price->n_ctx = bt_session_n_ctx(session);
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =

@@ -33,8 +33,12 @@
 /* Heap of a context, measured over 39 shapes (tests/support/shapes.py), least squares and the largest residual: what
  * does not depend on the model; a slot of the scheduler's tables (hash entry, backend ids, splits, copies); and a node
  * of the graphs that are kept, some 8 of them for each tensor. */
-#define HEAP_FIXED_BYTES  (3840 * KIB)
-#define HEAP_ENCODER_BYTES (512 * KIB) /* the same of an encoder, which has no cache */
+#define HEAP_FIXED_BYTES  (4096 * KIB)
+#define HEAP_ENCODER_BYTES (448 * KIB) /* the same of an encoder, which has no cache */
+/* A token of a batch in libllama's lists; batches are of 2048 tokens, which are part of what is fixed, or as large as the
+ * micro-batch. */
+#define HEAP_TOKEN_BYTES UINT64_C(400)
+#define BATCH_TOKENS     UINT64_C(2048)
 #define HEAP_SLOT_BYTES   UINT64_C(1300)
 #define HEAP_TENSOR_BYTES UINT64_C(1100)
 /* A cell of a cache is also an entry of libllama's lists: position, shift, and a bit for each of 256 sequences. */
@@ -302,6 +306,8 @@ static uint64_t node_slots(const bt_facts *facts, uint64_t n_ubatch) {
 static uint64_t heap_bytes(const bt_facts *facts, uint64_t n_ubatch) {
     uint64_t slots = bt_sat_mul_u64(HEAP_SLOT_BYTES, node_slots(facts, n_ubatch));
     uint64_t fixed = facts->encoder ? HEAP_ENCODER_BYTES : HEAP_FIXED_BYTES;
+    uint64_t listed = facts->encoder ? n_ubatch : bt_sat_sub_u64(n_ubatch, BATCH_TOKENS);
+    fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_TOKEN_BYTES, listed));
     return bt_sat_add_u64(fixed, bt_sat_add_u64(slots, HEAP_TENSOR_BYTES * facts->n_tensors));
 }
 
@@ -335,6 +341,7 @@ static void add_scores(bt_cost *cost, const bt_facts *facts, const widths *w, ca
     uint64_t converted = bt_sat_mul_u64(2 * n_ubatch, w->heads); /* work area: scores as the values' F16 */
     uint64_t base = bt_sat_mul_u64(F32 * n_ubatch, scores_base(w, facts->latent));
     uint64_t all = per_stream(bt_sat_add_u64(scores, converted), n_streams);
+    most = bt_sat_add_u64(most, bt_sat_mul_u64(F32 * n_ubatch, w->attn)); /* what attention put out, made contiguous */
     cost->floor_bytes = bt_sat_add_u64(cost->fixed_bytes, most);
     cost->fixed_bytes = bt_sat_add_u64(cost->fixed_bytes, base);
     if (most > base && scores > 0) { /* the masks of where both are equal */
@@ -369,9 +376,12 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
         cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(I64 * n_ubatch * (has.full + has.windows),
                                                                            bt_max_u64(facts->v_width_max, w.v_max)));
     if (facts->encoder) { /* no cache: the mask, and the scores, are of the micro-batch itself */
-        uint64_t square = bt_sat_mul_u64(mask, n_ubatch);
-        if (!flash) square = bt_sat_add_u64(square, bt_sat_mul_u64(bt_sat_mul_u64(F32 + 2, w.heads), n_ubatch * n_ubatch));
-        cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, square);
+        uint64_t square = (uint64_t)n_ubatch * n_ubatch;
+        uint64_t scores = bt_sat_mul_u64(bt_sat_mul_u64(F32, w.heads), square);
+        uint64_t base = bt_sat_mul_u64(tokens, bt_sat_add_u64(scores_base(&w, false), w.attn)); /* and values */
+        cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(flash ? 2 : F32, square));
+        uint64_t out = bt_sat_mul_u64(tokens, w.attn); /* what attention put out, made contiguous */
+        if (!flash) most = bt_max_u64(bt_sat_add_u64(most, out), bt_sat_add_u64(base, scores));
     }
     if (!flash && (has.full || has.windows)) {
         add_scores(&cost, facts, &w, has, n_ubatch, n_streams, most);
