@@ -240,7 +240,7 @@ typedef struct bt_facts {
     uint32_t head_k, head_v, head_k_swa, head_v_swa; /* elements of a head, in blocks without and with a window */
     uint32_t v_width_max; /* widest values of all blocks in the file: what a transposed cache is padded to */
     bt_kv_block *kv;      /* [n_block] */
-    uint32_t alignment; /* of tensor data, general.alignment */
+    uint32_t alignment;   /* of tensor data, general.alignment */
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;

@@ -8,8 +8,8 @@
  * Sliding windows: some blocks keep only the last `window` tokens. Which, is a period (the last block of each period,
  * or the first, is full) or an array of truth values in the file, which wins.
  *
- * Latent attention: what is kept is one row for all heads, the compressed latent and the part with positions; the values
- * are a view of it. A file says so by the lengths its heads have before compression (llama_hparams::is_mla).
+ * Latent attention: what is kept is one row for all heads, the compressed latent and the part with positions; the
+ * values are a view of it. A file says so by the lengths its heads have before compression (llama_hparams::is_mla).
  */
 #include "model/attention.h"
 

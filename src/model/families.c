@@ -4,10 +4,11 @@
  *
  * llama.cpp has about 150 graphs and a handful of memories under them: keys and values of each block; the same within a
  * window; one latent row for all heads; a state of fixed size for each sequence; nothing at all. Which architecture has
- * which is read from its source, not guessed: llama_model::create_memory, and load_arch_hparams in src/models/<arch>.cpp,
- * which says where windows and recurrent blocks are. An architecture without a row here is unknown, and said to be
- * (docs/design.md section 6). Left out, because their caches are of a kind of their own (compressed, indexed, or shared
- * with another model): deepseek4, deepseek32, glm-dsa, dots3note, hy_v4, minimax-m3, glm5-next, qwen4exp.
+ * which is read from its source, not guessed: llama_model::create_memory, and load_arch_hparams in
+ * src/models/<arch>.cpp, which says where windows and recurrent blocks are. An architecture without a row here is
+ * unknown, and said to be (docs/design.md section 6). Left out, because their caches are of a kind of their own
+ * (compressed, indexed, or shared with another model): deepseek4, deepseek32, glm-dsa, dots3note, hy_v4, minimax-m3,
+ * glm5-next, qwen4exp.
  */
 #include "model/families.h"
 
@@ -15,10 +16,10 @@
 #include <string.h>
 
 #define PLAIN(arch) {.name = (arch)}
-#define WINDOWS(arch, rule_, window_, period_, flags_) \
+#define WINDOWS(arch, rule_, window_, period_, flags_)                                                                 \
     {.name = (arch), .rule = (rule_), .window = (window_), .period = (period_), .flags = (flags_)}
-#define LATENT(arch)  {.name = (arch), .flags = BT_LATENT}
-#define ENCODER(arch) {.name = (arch), .flags = BT_ENCODER}
+#define LATENT(arch)                {.name = (arch), .flags = BT_LATENT}
+#define ENCODER(arch)               {.name = (arch), .flags = BT_ENCODER}
 #define STATE(arch, where_, state_) {.name = (arch), .where = (where_), .state = (state_)}
 
 static const bt_family families[] = {
@@ -108,7 +109,8 @@ static const bt_family families[] = {
     WINDOWS("mellum", BT_WINDOW_IF_SET, 0, 4, 0),
     WINDOWS("olmo2", BT_WINDOW_IF_SET, 0, 4, 0),
     WINDOWS("smallthinker", BT_WINDOW_IF_SET, 4096, 4, BT_DENSE_FIRST),
-    /* latent attention; a file from before attn_kv_b was split lacks the keys, and keeps keys and values of each head */
+    /* latent attention; a file from before attn_kv_b was split lacks the keys, and keeps keys and values of each head
+     */
     LATENT("deepseek2"),
     LATENT("mistral4"),
     /* nothing but a state */

@@ -3,9 +3,9 @@
  * recurrent.c: what a block keeps of a sequence, however long it is.
  *
  * Two rows of F32 for each sequence: the last inputs of a short convolution (or of a token shift), and the state of the
- * recurrence. Their widths are llama_hparams::n_embd_r and n_embd_s, the same in every recurrent block; where such blocks
- * are is load_arch_hparams of each model. A state does not grow with the context, so it is the whole of what Mamba and
- * RWKV keep, and most of what a hybrid keeps at short contexts.
+ * recurrence. Their widths are llama_hparams::n_embd_r and n_embd_s, the same in every recurrent block; where such
+ * blocks are is load_arch_hparams of each model. A state does not grow with the context, so it is the whole of what
+ * Mamba and RWKV keep, and most of what a hybrid keeps at short contexts.
  *
  * Left out: the rows that speculative decoding adds to take tokens back (n_rs_seq); no session asks for them.
  */
@@ -141,8 +141,8 @@ bt_status bt_recurrent_fill(const bt_gguf *gguf, const bt_family *family, bt_fac
         break;
     }
     if (family->where == BT_RECURRENT_INTERVAL && u32_or(&r, "full_attention_interval", DEFAULT_INTERVAL) == 0)
-        return bt_fail(err, BT_E_FORMAT, "model_shape", BT_MEASURE_NONE, 0, 0,
-                       "%s: %s.full_attention_interval is 0", gguf->name, facts->arch); /* libllama divides by it */
+        return bt_fail(err, BT_E_FORMAT, "model_shape", BT_MEASURE_NONE, 0, 0, "%s: %s.full_attention_interval is 0",
+                       gguf->name, facts->arch); /* libllama divides by it */
     for (uint32_t b = 0; b < facts->n_block; b++) {
         uint32_t n_ff = 0;
         if (family->where == BT_RECURRENT_NO_KV_NO_FF && bt_gguf_u32_at(find(&r, "feed_forward_length"), b, &n_ff))

@@ -13,8 +13,8 @@
  * (src/models, llm_graph_context): at the feed-forward the residual stream, gate, up and their product; at the experts'
  * down projection one row for each expert used; at attention without flash the scores of every head; at a recurrent
  * mixer its input projection, convolution and state. Widths come from the tensor table, so that a family is known by
- * what it is built of. The allocator fills holes only with what fits, so the projections of attention leave a hole under
- * the feed-forward: the term "stream" below.
+ * what it is built of. The allocator fills holes only with what fits, so the projections of attention leave a hole
+ * under the feed-forward: the term "stream" below.
  *
  * Each form errs upwards; tests/truth/test_architectures.py holds it to within 1.0 and 1.1 of a dry run (512 tokens at
  * 4096 of context; 1.25 elsewhere), docs/prices.md lists the terms. Without a tensor table (facts made by hand) a plain
@@ -26,19 +26,19 @@
 
 #include <string.h>
 
-#define KIB  UINT64_C(1024)
-#define F32  UINT64_C(4)
-#define I64  UINT64_C(8)
+#define KIB UINT64_C(1024)
+#define F32 UINT64_C(4)
+#define I64 UINT64_C(8)
 
 /* Heap of a context, measured over 39 shapes (tests/support/shapes.py), least squares and the largest residual: what
  * does not depend on the model; a slot of the scheduler's tables (hash entry, backend ids, splits, copies); and a node
  * of the graphs that are kept, some 8 of them for each tensor. */
-#define HEAP_FIXED_BYTES  (4096 * KIB)
+#define HEAP_FIXED_BYTES   (4096 * KIB)
 #define HEAP_ENCODER_BYTES (448 * KIB) /* the same of an encoder, which has no cache */
-/* A token of a batch in libllama's lists; batches are of 2048 tokens, which are part of what is fixed, or as large as the
- * micro-batch. */
-#define HEAP_TOKEN_BYTES UINT64_C(400)
-#define BATCH_TOKENS     UINT64_C(2048)
+/* A token of a batch in libllama's lists; batches are of 2048 tokens, which are part of what is fixed, or as large as
+ * the micro-batch. */
+#define HEAP_TOKEN_BYTES  UINT64_C(400)
+#define BATCH_TOKENS      UINT64_C(2048)
 #define HEAP_SLOT_BYTES   UINT64_C(1300)
 #define HEAP_TENSOR_BYTES UINT64_C(1100)
 /* A cell of a cache is also an entry of libllama's lists: position, shift, and a bit for each of 256 sequences. */
@@ -55,21 +55,21 @@
 /* Widths in elements per token unless said otherwise; 0: the model has no such part. */
 typedef struct widths {
     uint64_t embd, heads;
-    uint64_t attn;      /* what attention puts out: heads x length of a value */
-    uint64_t query;     /* rows of the query projection: more than attn with a gate, or with longer keys */
-    uint64_t fused;     /* rows of query, key and value in one matrix */
-    uint64_t expanded;  /* keys and values expanded from a latent row (attn_kv_b) */
+    uint64_t attn;     /* what attention puts out: heads x length of a value */
+    uint64_t query;    /* rows of the query projection: more than attn with a gate, or with longer keys */
+    uint64_t fused;    /* rows of query, key and value in one matrix */
+    uint64_t expanded; /* keys and values expanded from a latent row (attn_kv_b) */
     uint64_t ff, expert_ff, shared_ff, n_expert, n_used;
     uint64_t ff_parts, expert_parts; /* results that live at once: gate, up and product are 3, without a gate 1 */
     uint64_t ssm_in, ssm_conv, ssm_inner;
-    uint64_t delta;                      /* rows of a delta net's queries, keys, values and gate */
-    uint64_t state;                      /* elements of a sequence, largest block */
-    uint64_t per_layer, streams;         /* Gemma 3n and 4: embeddings of all blocks; AltUp streams */
-    uint64_t wkv_lerps;                  /* RWKV: mixed inputs that live at once, 5 or 6 */
-    uint64_t kv_rank, rope, key;         /* latent attention: of the row; length of a head's key */
-    uint64_t v_max;                      /* widest values of a block */
-    bool parallel;                       /* attention and feed-forward from the same norm (Command R) */
-    bool after;                          /* norms after the branches only (encoders): attention leaves no hole */
+    uint64_t delta;              /* rows of a delta net's queries, keys, values and gate */
+    uint64_t state;              /* elements of a sequence, largest block */
+    uint64_t per_layer, streams; /* Gemma 3n and 4: embeddings of all blocks; AltUp streams */
+    uint64_t wkv_lerps;          /* RWKV: mixed inputs that live at once, 5 or 6 */
+    uint64_t kv_rank, rope, key; /* latent attention: of the row; length of a head's key */
+    uint64_t v_max;              /* widest values of a block */
+    bool parallel;               /* attention and feed-forward from the same norm (Command R) */
+    bool after;                  /* norms after the branches only (encoders): attention leaves no hole */
 } widths;
 
 static const char *part_of(const bt_tensor *t) {
@@ -298,8 +298,7 @@ static uint64_t work_bytes(const bt_facts *facts, const widths *w, uint64_t n_ub
 static uint64_t node_slots(const bt_facts *facts, uint64_t n_ubatch) {
     static const char *const long_graphs[] = {"qwen3next", "kimi-linear", "bailingmoe3", "qwen35", "qwen35moe"};
     for (size_t i = 0; facts->arch && i < sizeof long_graphs / sizeof long_graphs[0]; i++)
-        if (strcmp(facts->arch, long_graphs[i]) == 0)
-            return bt_max_u64(40 * n_ubatch, UINT64_C(32) * facts->n_tensors);
+        if (strcmp(facts->arch, long_graphs[i]) == 0) return bt_max_u64(40 * n_ubatch, UINT64_C(32) * facts->n_tensors);
     return bt_max_u64(1024, UINT64_C(8) * facts->n_tensors);
 }
 
@@ -321,8 +320,10 @@ static caches caches_of(const bt_facts *facts) {
     caches found = {false, false};
     for (uint32_t b = 0; facts->kv && b < facts->n_block; b++) {
         if (facts->kv[b].k_width == 0) continue;
-        if (facts->kv[b].window > 0) found.windows = true;
-        else found.full = true;
+        if (facts->kv[b].window > 0)
+            found.windows = true;
+        else
+            found.full = true;
     }
     if (!facts->kv_known) found.full = true; /* the worst that is likely */
     return found;
@@ -372,7 +373,7 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
     if (has.full) cost.per_ctx_bytes = per_stream(mask, n_streams) + CELL_BYTES;
     if (has.windows) cost.per_window_bytes = per_stream(mask, n_streams) + CELL_BYTES;
     cost.per_ctx_bytes += F32 * n_threads; /* a row of scores for each thread */
-    if (!flash && !facts->latent) /* where each value goes in a transposed cache, for both caches */
+    if (!flash && !facts->latent)          /* where each value goes in a transposed cache, for both caches */
         cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(I64 * n_ubatch * (has.full + has.windows),
                                                                            bt_max_u64(facts->v_width_max, w.v_max)));
     if (facts->encoder) { /* no cache: the mask, and the scores, are of the micro-batch itself */

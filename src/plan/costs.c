@@ -2,10 +2,11 @@
  *
  * costs.c: prices by formula, where libllama is not loaded (docs/design.md section 6a).
  *
- * Weights are exact: they come from the tensor table. KV and state are exact too (kv.c), computing is a closed form that
- * errs upwards (compute.c); docs/prices.md has them all, and tests/truth/test_architectures.py holds them to dry runs. Three lines cannot be known from a file and are given
- * (process base, vocabulary) or bounded by a stated constant (threads, schedules); a dry run replaces them all. The
- * caller resolves wishes->n_threads first: 0 is priced as one thread. */
+ * Weights are exact: they come from the tensor table. KV and state are exact too (kv.c), computing is a closed form
+ * that errs upwards (compute.c); docs/prices.md has them all, and tests/truth/test_architectures.py holds them to dry
+ * runs. Some lines cannot be known from a file and are given (process base, vocabulary) or bounded by a stated constant
+ * (threads, schedules); a dry run replaces them all. The caller resolves wishes->n_threads first: 0 is priced as one
+ * thread. */
 #include "plan/costs.h"
 #include "base/error.h"
 #include "base/size.h"
@@ -19,11 +20,20 @@
 
 /* libllama's own record of a tensor (struct, name, loader entry), beside ours: under 1 KiB each. */
 #define TENSOR_RECORD_BYTES KIB
+/* A schedule of the device holds a copy of each node of a graph. For each tensor there are 2.3 to 4 nodes in a plain
+ * transformer, and up to 7 where there are experts, recurrent mixers or fused matrices; the most that was measured over
+ * the shapes of tests/support/shapes.py. A prompt of many micro-batches makes all schedules that may be kept
+ * (src/device/internal.h: BT_SCHEDULE_MAX); an encoder has one graph. */
+#define SCHEDULE_PLAIN_BYTES (2 * KIB + 512)
+#define SCHEDULE_DENSE_BYTES (3 * KIB + 512)
+#define PLAIN_BLOCK_TENSORS  7u /* fewer in a block: some are fused */
+#define SCHEDULES            8u
 /* Loader: 4 x 1 MiB through the device's host buffers, and the 256 KiB buffer of the virtual file (docs/design.md M2,
  * section 9). */
 #define STAGING_BYTES (4 * MIB + 256 * KIB)
 /* What a worker touches: its stack, thread-local storage, and the first pages of its malloc arena, which glibc grows by
- * 132 KiB at a time but touches only as used. ggml keeps its big per-thread areas in the work buffer, priced in compute.c. */
+ * 132 KiB at a time but touches only as used. ggml keeps its big per-thread areas in the work buffer, priced in
+ * compute.c. */
 #define THREAD_BYTES (128 * KIB)
 /* llama_token_data, one for each entry of the vocabulary: what the sampler holds (src/engine/price.c). */
 #define SAMPLER_BYTES UINT64_C(12)
@@ -106,12 +116,19 @@ static bool costs_in_range(const bt_costs *costs) {
     return costs->load_peak_bytes != UINT64_MAX;
 }
 
-/* A row of logits for each sequence, and the sampler's candidates. Of an encoder, a vector for each token, and beside it
- * a row of logits that nobody asked for: llama_context::output_reserve makes room for both. */
+/* A row of logits for each sequence, and the sampler's candidates. Of an encoder, a vector for each token, and beside
+ * it a row of logits that nobody asked for: llama_context::output_reserve makes room for both. */
 static uint64_t logits_bytes(const bt_facts *facts, uint32_t n_ubatch, uint32_t n_parallel) {
     uint64_t row = UINT64_C(4) * facts->n_vocab + (facts->encoder ? UINT64_C(4) * facts->n_embd : 0);
     uint64_t rows = bt_sat_mul_u64(row, facts->encoder ? n_ubatch : n_parallel);
     return bt_sat_add_u64(rows, SAMPLER_BYTES * facts->n_vocab);
+}
+
+/* Of all schedules, for each tensor. */
+static uint64_t schedule_bytes(const bt_facts *facts) {
+    bool plain = facts->n_expert == 0 && bt_kv_state_bytes(facts, 1) == 0 &&
+                 facts->n_tensors >= PLAIN_BLOCK_TENSORS * facts->n_block;
+    return (facts->encoder ? 1 : SCHEDULES) * (plain ? SCHEDULE_PLAIN_BYTES : SCHEDULE_DENSE_BYTES);
 }
 
 static void fix(bt_costs *costs, bt_line line, uint64_t bytes, bt_source source) {
@@ -133,7 +150,7 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
                       .page_table_divisor = PAGE_TABLE_DIVISOR};
     uint64_t vocab =
         bt_sat_add_u64(base->vocab_fixed_bytes, bt_sat_mul_u64(base->vocab_per_token_bytes, facts->n_vocab));
-    uint64_t records = TENSOR_RECORD_BYTES * facts->n_tensors;
+    uint64_t records = (TENSOR_RECORD_BYTES + schedule_bytes(facts)) * facts->n_tensors;
     fix(&costs, BT_LINE_BASE, base->base_bytes, BT_SOURCE_MEASURED);
     fix(&costs, BT_LINE_VOCAB, vocab, BT_SOURCE_FORMULA);
     fix(&costs, BT_LINE_METADATA, bt_sat_add_u64(facts->arena_bytes, records), BT_SOURCE_FORMULA);

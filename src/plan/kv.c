@@ -111,8 +111,7 @@ bt_status bt_kv_check(const bt_facts *facts, const bt_wishes *wishes, bt_error *
                        bt_type_name(wishes->type_k), bt_type_name(wishes->type_v));
     if (!flash && facts->head_v > 0 && bt_type_block_elements(wishes->type_v) > 1)
         return bt_fail(err, BT_E_ARG, "flash_attn", BT_MEASURE_NONE, 0, 0,
-                       "values of type %s need flash attention, which %s",
-                       bt_type_name(wishes->type_v),
+                       "values of type %s need flash attention, which %s", bt_type_name(wishes->type_v),
                        wishes->flash_attn == BT_OFF ? "--flash-attn off forbids; auto turns it on"
                                                     : "llama.cpp does not use for this architecture");
     if (!flash) return BT_OK;

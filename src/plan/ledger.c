@@ -2,10 +2,10 @@
  *
  * ledger.c: the lines of a pool: their names, their sum, and what each costs at a context.
  *
- * Every line is an affine function of the context with one knee (the sliding window) and a floor, so a ledger at any context is a
- * handful of checked multiplications and the search can ask for hundreds of them. A line of 0 bytes stays a line: that
- * something costs nothing is worth showing. Sums saturate: a ledger that does not fit in 64 bits does not fit in any
- * budget either. Ring, pinned units and page tables depend on the placement and are added by the search. */
+ * Every line is an affine function of the context with one knee (the sliding window) and a floor, so a ledger at any
+ * context is a handful of checked multiplications and the search can ask for hundreds of them. A line of 0 bytes stays
+ * a line: that something costs nothing is worth showing. Sums saturate: a ledger that does not fit in 64 bits does not
+ * fit in any budget either. Ring, pinned units and page tables depend on the placement and are added by the search. */
 #include "base/size.h"
 #include "plan/plan.h"
 

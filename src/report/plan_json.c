@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/types.h"
-#include "plan/plan.h"
 #include "plan/costs.h"
+#include "plan/plan.h"
 #include "report/json.h"
 #include "report/report.h"
 

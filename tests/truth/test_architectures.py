@@ -81,6 +81,8 @@ def compare(path, name, what, options, highest):
         (formula["verdict"] == "fits" and formula["priced_by"] == "formula", f"{name}: not priced by formula"),
         (exact["priced_by"] == "dry-run", f"{name}: no dry run"),
         (ours["kv"] == theirs["kv"], f"{name}, {what}: KV {ours['kv']} is not {theirs['kv']}"),
+        (theirs["metadata"] <= ours["metadata"] + harness.MIB, f"{name}, {what}: metadata {ours['metadata']} of "
+                                                               f"{theirs['metadata']}"),
         (ours["logits"] == theirs["logits"], f"{name}, {what}: logits {ours['logits']} are not {theirs['logits']}"),
         (1.0 <= ratio <= highest, f"{name}, {what}: compute {ours['compute'] / harness.MIB:.2f} MiB is {ratio:.3f} of "
                                   f"{theirs['compute'] / harness.MIB:.2f} MiB, not from 1.0 to {highest}"),

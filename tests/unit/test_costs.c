@@ -216,7 +216,7 @@ static void kv_edges(void **state) {
     (void)state;
     uint64_t bytes = 5;
     facts = (bt_facts){.n_block = 2, .kv_known = true, .kv = kv};
-    kv[0] = (bt_kv_block){0};             /* no KV */
+    kv[0] = (bt_kv_block){0};                                         /* no KV */
     kv[1] = (bt_kv_block){.k_width = 576, .v_width = 0, .window = 0}; /* latent attention: K alone */
     assert_true(bt_kv_bytes(&facts, 256, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, 256 * 576 * 2);
@@ -270,12 +270,11 @@ static void compute_gemma3(void **state) {
 static void compute_moe(void **state) {
     (void)state;
     /* qwen3moe 30B: 120.0 MiB */
-    bt_tensor tensors[] = {
-        {.name = "blk.0.ffn_gate_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {2048, 768, 128, 1}},
-        {.name = "blk.0.ffn_up_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {2048, 768, 128, 1}},
-        {.name = "blk.0.ffn_down_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {768, 2048, 128, 1}},
-        {.name = "blk.0.attn_output.weight", .type = Q4_K, .n_dims = 2, .ne = {4096, 2048, 1, 1}},
-        {.name = "blk.0.ffn_norm.weight", .type = 0, .n_dims = 1, .ne = {2048, 1, 1, 1}}};
+    bt_tensor tensors[] = {{.name = "blk.0.ffn_gate_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {2048, 768, 128, 1}},
+                           {.name = "blk.0.ffn_up_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {2048, 768, 128, 1}},
+                           {.name = "blk.0.ffn_down_exps.weight", .type = Q4_K, .n_dims = 3, .ne = {768, 2048, 128, 1}},
+                           {.name = "blk.0.attn_output.weight", .type = Q4_K, .n_dims = 2, .ne = {4096, 2048, 1, 1}},
+                           {.name = "blk.0.ffn_norm.weight", .type = 0, .n_dims = 1, .ne = {2048, 1, 1, 1}}};
     bt_wishes w = wishes_of(F16);
     bt_costs costs;
     facts = (bt_facts){.n_embd = 2048,
