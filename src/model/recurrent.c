@@ -57,7 +57,7 @@ static bool times(uint64_t a, uint64_t b, uint64_t *ret) {
 
 /* Mamba, Mamba 2 and the delta nets: the convolution sees the inner stream and the groups' B and C. */
 static bt_status ssm_widths(const reading *r, uint64_t *conv, uint64_t *state, bt_error *err) {
-    uint64_t kernel, inner, n_state, groups = u32_or(r, "ssm.group_count", 0), grouped = 0;
+    uint64_t kernel = 0, inner = 0, n_state = 0, grouped = 0, groups = u32_or(r, "ssm.group_count", 0);
     BT_TRY(need(r, "ssm.conv_kernel", &kernel, err));
     BT_TRY(need(r, "ssm.inner_size", &inner, err));
     BT_TRY(need(r, "ssm.state_size", &n_state, err));
@@ -68,14 +68,14 @@ static bt_status ssm_widths(const reading *r, uint64_t *conv, uint64_t *state, b
 }
 
 static bt_status short_conv_widths(const reading *r, uint64_t *conv, bt_error *err) {
-    uint64_t cached;
+    uint64_t cached = 0;
     BT_TRY(need(r, "shortconv.l_cache", &cached, err));
     if (cached == 0 || !times(r->facts->n_embd, cached - 1, conv)) return too_large(r, err);
     return BT_OK;
 }
 
 static bt_status wkv_widths(const reading *r, uint64_t *shift, uint64_t *state, bt_error *err) {
-    uint64_t head;
+    uint64_t head = 0;
     BT_TRY(need(r, "wkv.head_size", &head, err));
     if (!times(r->facts->n_embd, u32_or(r, "token_shift_count", DEFAULT_SHIFTS), shift) ||
         !times(r->facts->n_embd, head, state))
@@ -85,7 +85,7 @@ static bt_status wkv_widths(const reading *r, uint64_t *shift, uint64_t *state, 
 
 /* Three convolutions, of queries, keys and values; a square of the head's width for each head of block 0. */
 static bt_status kda_widths(const reading *r, uint64_t *conv, uint64_t *state, bt_error *err) {
-    uint64_t head, kernel, inner = 0;
+    uint64_t head = 0, kernel = 0, inner = 0;
     BT_TRY(need(r, "kda.head_dim", &head, err));
     BT_TRY(need(r, "ssm.conv_kernel", &kernel, err));
     if (kernel == 0) kernel = DEFAULT_CONV;
