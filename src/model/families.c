@@ -6,9 +6,9 @@
  * window; one latent row for all heads; a state of fixed size for each sequence; nothing at all. Which architecture has
  * which is read from its source, not guessed: llama_model::create_memory, and load_arch_hparams in
  * src/models/<arch>.cpp, which says where windows and recurrent blocks are. An architecture without a row here is
- * unknown, and said to be (docs/design.md section 6). Left out, because their caches are of a kind of their own
- * (compressed, indexed, or shared with another model): deepseek4, deepseek32, glm-dsa, dots3note, hy_v4, minimax-m3,
- * glm5-next, qwen4exp.
+ * unknown, and said to be (docs/design.md section 6). Left out, because their memory is of a kind of its own
+ * (compressed, indexed, shared with another model, or without an order): deepseek4, deepseek32, glm-dsa, dots3note,
+ * hy_v4, minimax-01, minimax-m3, glm5-next, kimi-k3, qwen4exp, t5, diffusion models.
  */
 #include "model/families.h"
 

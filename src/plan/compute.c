@@ -30,7 +30,7 @@
 #define F32 UINT64_C(4)
 #define I64 UINT64_C(8)
 
-/* Heap of a context, measured over 39 shapes (tests/support/shapes.py), least squares and the largest residual: what
+/* Heap of a context, measured over 41 shapes (tests/support/shapes.py), least squares and the largest residual: what
  * does not depend on the model; a slot of the scheduler's tables (hash entry, backend ids, splits, copies); and a node
  * of the graphs that are kept, some 8 of them for each tensor. */
 #define HEAP_FIXED_BYTES   (4096 * KIB)
@@ -159,7 +159,7 @@ static widths read_widths(const bt_facts *facts) {
 /* Before the feed-forward: the residual stream, the hole that norm and attention leave under it, and its sum. */
 static uint64_t stream(const widths *w) {
     /* Mamba 2 leaves a larger hole than attention: its input, twice. */
-    uint64_t hole = w->ssm_in > 0 && w->n_expert > 0 ? bt_max_u64(w->attn, 2 * w->embd) : w->attn;
+    uint64_t hole = w->ssm_inner > 0 && w->n_expert > 0 ? bt_max_u64(w->attn, 2 * w->embd) : w->attn;
     if (w->delta > 0) hole = bt_min_u64(w->attn, w->embd); /* most blocks are delta nets, whose result is kept */
     if (w->after) hole = 0;
     if (w->parallel) hole = bt_sat_add_u64(hole, w->embd); /* the norm is kept for the feed-forward */

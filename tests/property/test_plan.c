@@ -85,7 +85,8 @@ static void world_make(uint32_t n_units, shape form) {
         c->page_table_divisor = below(2) ? 512 : 0;
         c->line[BT_LINE_BASE].fixed_bytes = 10000;
         c->line[BT_LINE_KV] = (bt_cost){.fixed_bytes = 0, .per_ctx_bytes = below(40), .per_window_bytes = below(40)};
-        c->line[BT_LINE_COMPUTE] = (bt_cost){.fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10)};
+        c->line[BT_LINE_COMPUTE] = (bt_cost){
+            .fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10), .floor_bytes = below(100000)};
         c->load_peak_bytes = below(4) == 0 ? 80000 : 0;
     }
     w.problem = (bt_problem){.costs = w.costs,

@@ -202,6 +202,12 @@ class Model:
         self.norm(p + "ssm_norm", d.state)
         self.weight(p + "ssm_out", v_width, d.embd)
 
+    def short_conv(self, b):
+        d, p = self.d, f"blk.{b}.shortconv."
+        self.small(p + "conv", d.conv, d.embd)
+        self.weight(p + "in_proj", d.embd, 3 * d.embd)
+        self.weight(p + "out_proj", d.embd, d.embd)
+
     def nextn(self, b):
         d, p = self.d, f"blk.{b}.nextn."
         self.weight(p + "eh_proj", 2 * d.embd, d.embd)
@@ -600,9 +606,7 @@ def lfm2(m):
             m.qkv(b)
             m.qk_norm(b)
         else:
-            m.small(f"blk.{b}.shortconv.conv", d.conv, d.embd)
-            m.weight(f"blk.{b}.shortconv.in_proj", d.embd, 3 * d.embd)
-            m.weight(f"blk.{b}.shortconv.out_proj", d.embd, d.embd)
+            m.short_conv(b)
         m.norm(f"blk.{b}.ffn_norm", d.embd)
         m.ffn(b)
 
@@ -643,6 +647,68 @@ def qwen35(m):
 
 def qwen35moe(m):
     delta_hybrid(m, split=True, expert=True)
+
+
+def lfm2moe(m):
+    d = m.d
+    attends = [b % 3 == 2 for b in range(d.blocks)]
+    m.set(attention__head_count=d.heads, attention__head_count_kv=[d.kv_heads if a else 0 for a in attends],
+          attention__layer_norm_rms_epsilon=1e-5, feed_forward_length=d.ff, shortconv__l_cache=d.conv,
+          leading_dense_block_count=2)
+    m.expert_keys(expert_feed_forward_length=d.expert_ff, expert_gating_func=2)
+    m.outer(tied=True, norm="token_embd_norm")
+    for b in range(d.blocks):
+        m.norm(f"blk.{b}.attn_norm", d.embd)
+        if attends[b]:
+            m.qkv(b)
+            m.qk_norm(b)
+        else:
+            m.short_conv(b)
+        m.norm(f"blk.{b}.ffn_norm", d.embd)
+        if b < 2:
+            m.ffn(b)
+        else:
+            m.experts(b, probs_bias=True)
+
+
+def kimi_linear(m):
+    """Three delta-attention blocks, then one of latent attention."""
+    d = m.d
+    attends = [b % 4 == 3 for b in range(d.blocks)]
+    m.set(attention__head_count=d.heads, attention__head_count_kv=[1 if a else 0 for a in attends],
+          attention__layer_norm_rms_epsilon=1e-5, feed_forward_length=d.ff, leading_dense_block_count=1,
+          attention__kv_lora_rank=d.kv_rank, rope__dimension_count=d.rope, attention__key_length=d.kv_rank + d.rope,
+          attention__value_length=d.kv_rank, attention__key_length_mla=d.head + d.rope,
+          attention__value_length_mla=d.head, kda__head_dim=d.kda, ssm__conv_kernel=d.conv)
+    m.expert_keys(expert_feed_forward_length=d.expert_ff, expert_shared_count=1, expert_weights_scale=2.4,
+                  expert_gating_func=2)
+    m.outer()
+    for b in range(d.blocks):
+        p, inner = f"blk.{b}.", d.kda * d.heads
+        m.norm(p + "attn_norm", d.embd)
+        if attends[b]:
+            m.weight(p + "attn_q", d.embd, d.heads * (d.head + d.rope))
+            m.weight(p + "attn_kv_a_mqa", d.embd, d.kv_rank + d.rope)
+            m.norm(p + "attn_kv_a_norm", d.kv_rank)
+            m.weight(p + "attn_k_b", d.head, d.kv_rank, d.heads)
+            m.weight(p + "attn_v_b", d.kv_rank, d.head, d.heads)
+            m.weight(p + "attn_output", d.heads * d.head, d.embd)
+        else:
+            m.qkv(b, kv_heads=d.heads, head=d.kda)
+            for letter in "qkv":
+                m.small(p + f"ssm_conv1d_{letter}", d.conv, 1, inner, 1)
+            for letter in "fg":
+                m.weight(p + f"ssm_{letter}_a", d.embd, d.kda)
+                m.weight(p + f"ssm_{letter}_b", d.kda, inner)
+            m.weight(p + "ssm_beta", d.embd, d.heads)
+            m.small(p + "ssm_a", 1, d.heads, suffix="")
+            m.bias(p + "ssm_dt", inner)
+            m.norm(p + "ssm_norm", d.kda)
+        m.norm(p + "ffn_norm", d.embd)
+        if b == 0:
+            m.ffn(b)
+        else:
+            m.experts(b, probs_bias=True, shared=d.expert_ff)
 
 
 def rwkv6(m):
@@ -816,6 +882,12 @@ SHAPES = {
                                    inner=8192, state=16, dt=256)),
     # LFM2 1.2B
     "lfm2": ("lfm2", lfm2, dict(blocks=16, embd=2048, ff=8192, heads=32, kv_heads=8, conv=3)),
+    # LFM2 8B A1B
+    "lfm2moe": ("lfm2moe", lfm2moe, dict(blocks=24, embd=2048, ff=7168, heads=32, kv_heads=8, conv=3, experts=32, used=4,
+                                         expert_ff=1792)),
+    # Kimi Linear 48B A3B
+    "kimi-linear": ("kimi-linear", kimi_linear, dict(blocks=27, embd=2304, ff=9216, heads=32, head=128, rope=64,
+                                                     kv_rank=512, kda=128, conv=4, experts=256, used=8, expert_ff=1024)),
     # Qwen3-Next 80B A3B
     "qwen3next": ("qwen3next", qwen3next, dict(blocks=48, embd=2048, ff=5120, heads=16, kv_heads=2, head=256, conv=4,
                                                inner=4096, state=128, dt=32, groups=16, interval=4, experts=512, used=10,

@@ -48,7 +48,7 @@ CHOSEN = {
 }
 # Weights and cache of these are compared with llama-fit-params, each a family of its own.
 FIT_SHAPES = ("llama", "qwen3moe", "gemma3", "gpt-oss", "glm4moe", "deepseek2", "deepseek2-expanded", "mamba", "mamba2",
-              "falcon-h1", "granitehybrid", "jamba", "lfm2", "qwen3next", "qwen35", "rwkv7", "bert")
+              "falcon-h1", "granitehybrid", "jamba", "lfm2", "kimi-linear", "qwen3next", "qwen35", "rwkv7", "bert")
 
 
 def plan(path, *options):
