@@ -9,7 +9,8 @@
  * or the first, is full) or an array of truth values in the file, which wins.
  *
  * Latent attention: what is kept is one row for all heads, the compressed latent and the part with positions; the
- * values are a view of it. A file says so by the lengths its heads have before compression (llama_hparams::is_mla).
+ * values are a view of it. An indexer's keys stand in a second cache of as many cells, which adds to the row. A file
+ * says so by the lengths its heads have before compression (llama_hparams::is_mla).
  */
 #include "model/attention.h"
 
@@ -46,7 +47,8 @@ typedef struct geometry {
     uint32_t k_length_swa, v_length_swa; /* in blocks with a window */
     uint32_t window;                     /* 0: none has one */
     uint32_t period;
-    uint32_t n_own; /* blocks from here on use the KV of earlier ones */
+    uint32_t n_own;       /* blocks from here on use the KV of earlier ones */
+    uint32_t index_width; /* elements of the key beside each latent row */
 } geometry;
 
 static const bt_gguf_key *find(const geometry *g, const char *suffix) {
@@ -160,7 +162,7 @@ static bt_status fill_block(const geometry *g, uint32_t block, bt_kv_block *kv, 
     if (k_width > INT32_MAX || v_width > INT32_MAX)
         return refuse(g, err, "attention: the keys of a token have more elements than can be counted");
     if (block >= g->n_own) return BT_OK;
-    kv->k_width = (uint32_t)k_width;
+    kv->k_width = (uint32_t)k_width + g->index_width;
     kv->v_width = g->facts->latent ? 0 : (uint32_t)v_width;
     kv->window = swa && n_head_kv > 0 ? g->window : 0;
     return BT_OK;
@@ -182,6 +184,11 @@ static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts,
     if ((g->row->flags & BT_LATENT) && (mla_k != 0) != (mla_v != 0))
         return refuse(g, err, "attention.key_length_mla and value_length_mla: one is missing");
     facts->latent = (g->row->flags & BT_LATENT) && mla_k != 0;
+    if (g->row->flags & BT_INDEXED) {
+        g->index_width = u32_or(g, "attention.indexer.key_length", 0);
+        if (!facts->latent || g->index_width == 0 || g->index_width > INT16_MAX)
+            return refuse(g, err, "attention.indexer.key_length: no indexer, or none beside latent attention");
+    }
     BT_TRY(read_lengths(g, err));
     BT_TRY(read_window(g, err));
     BT_TRY(read_pattern(g, err));

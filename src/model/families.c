@@ -7,7 +7,7 @@
  * which is read from its source, not guessed: llama_model::create_memory, and load_arch_hparams in
  * src/models/<arch>.cpp, which says where windows and recurrent blocks are. An architecture without a row here is
  * unknown, and said to be (docs/design.md section 6). Left out, because their memory is of a kind of its own
- * (compressed, indexed, shared with another model, or without an order): deepseek4, deepseek32, glm-dsa, dots3note,
+ * (compressed, indexed, shared with another model, or without an order): deepseek4, glm-dsa, dots3note,
  * hy_v4, minimax-01, minimax-m3, glm5-next, kimi-k3, qwen4exp, t5, diffusion models.
  */
 #include "model/families.h"
@@ -113,6 +113,7 @@ static const bt_family families[] = {
      */
     LATENT("deepseek2"),
     LATENT("mistral4"),
+    {.name = "deepseek32", .flags = BT_LATENT | BT_INDEXED},
     /* nothing but a state */
     STATE("mamba", BT_RECURRENT_ALL, BT_STATE_SSM),
     STATE("mamba2", BT_RECURRENT_ALL, BT_STATE_SSM),

@@ -31,13 +31,14 @@ typedef enum bt_state_kind {
     BT_STATE_KDA,        /* Kimi delta attention: kda.head_dim */
 } bt_state_kind;
 
-#define BT_DENSE_FIRST   1u  /* the first block of a period is full, not the last */
-#define BT_NEEDS_PATTERN 2u  /* the array must be in the file */
-#define BT_ONLY_64       4u  /* exaone4: only the model of 64 blocks has windows */
-#define BT_SHARES_20     8u  /* gemma3n: blocks from 20 on use the KV of earlier ones */
-#define BT_SHARES_KEY    16u /* gemma4: attention.shared_kv_layers of them */
-#define BT_LATENT        32u /* one row for all heads, when key_length_mla and value_length_mla are set */
-#define BT_ENCODER       64u /* no cache, no output head */
+#define BT_DENSE_FIRST   1u   /* the first block of a period is full, not the last */
+#define BT_NEEDS_PATTERN 2u   /* the array must be in the file */
+#define BT_ONLY_64       4u   /* exaone4: only the model of 64 blocks has windows */
+#define BT_SHARES_20     8u   /* gemma3n: blocks from 20 on use the KV of earlier ones */
+#define BT_SHARES_KEY    16u  /* gemma4: attention.shared_kv_layers of them */
+#define BT_LATENT        32u  /* one row for all heads, when key_length_mla and value_length_mla are set */
+#define BT_ENCODER       64u  /* no cache, no output head */
+#define BT_INDEXED       128u /* beside each latent row, a key by which queries choose cells (a cache of its own) */
 
 typedef struct bt_family {
     const char *name; /* general.architecture */

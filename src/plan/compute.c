@@ -30,7 +30,7 @@
 #define F32 UINT64_C(4)
 #define I64 UINT64_C(8)
 
-/* Heap of a context, measured over 41 shapes (tests/support/shapes.py), least squares and the largest residual: what
+/* Heap of a context, measured over 42 shapes (tests/support/shapes.py), least squares and the largest residual: what
  * does not depend on the model; a slot of the scheduler's tables (hash entry, backend ids, splits, copies); and a node
  * of the graphs that are kept, some 8 of them for each tensor. */
 #define HEAP_FIXED_BYTES   (4096 * KIB)
@@ -67,6 +67,7 @@ typedef struct widths {
     uint64_t per_layer, streams; /* Gemma 3n and 4: embeddings of all blocks; AltUp streams */
     uint64_t wkv_lerps;          /* RWKV: mixed inputs that live at once, 5 or 6 */
     uint64_t kv_rank, rope, key; /* latent attention: of the row; length of a head's key */
+    uint64_t index;              /* rows of an indexer's queries */
     uint64_t v_max;              /* widest values of a block */
     bool parallel;               /* attention and feed-forward from the same norm (Command R) */
     bool after;                  /* norms after the branches only (encoders): attention leaves no hole */
@@ -86,6 +87,7 @@ static void see_attention(widths *w, const char *part, const bt_tensor *t) {
     if (strcmp(part, "attn_q.weight") == 0 || strcmp(part, "attn_q_b.weight") == 0) grow(&w->query, t->ne[1]);
     if (strcmp(part, "attn_qkv.weight") == 0) grow(&w->fused, t->ne[1]);
     if (strcmp(part, "attn_kv_b.weight") == 0) grow(&w->expanded, t->ne[1]);
+    if (strcmp(part, "indexer.attn_q_b.weight") == 0) grow(&w->index, t->ne[1]);
     if (strcmp(part, "attn_kv_a_norm.weight") == 0) grow(&w->kv_rank, t->ne[0]);
     if (strcmp(part, "attn_kv_a_mqa.weight") == 0) grow(&w->rope, t->ne[1]);
 }
@@ -215,10 +217,12 @@ static uint64_t per_layer_moment(const widths *w) {
     return bt_max_u64(made, used);
 }
 
-/* Latent attention: queries before and after absorption, their turned part twice, and both parts joined. */
+/* Latent attention: queries before and after absorption, their turned part twice, and both parts joined; an indexer's
+ * queries as projected, normed and turned. */
 static uint64_t latent_moment(const widths *w) {
     uint64_t head = bt_sat_add_u64(w->key + 2 * w->rope, 2 * w->kv_rank + w->rope);
-    return bt_sat_add_u64(3 * w->embd, bt_sat_mul_u64(w->heads, head));
+    uint64_t index = w->index > 0 ? bt_sat_add_u64(w->embd, bt_sat_mul_u64(3, w->index)) : 0;
+    return bt_sat_add_u64(bt_sat_add_u64(3 * w->embd, index), bt_sat_mul_u64(w->heads, head));
 }
 
 /* What lives beside the scores of attention without flash. */
@@ -372,8 +376,10 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
     cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, heap_bytes(facts, n_ubatch));
     if (has.full) cost.per_ctx_bytes = per_stream(mask, n_streams) + CELL_BYTES;
     if (has.windows) cost.per_window_bytes = per_stream(mask, n_streams) + CELL_BYTES;
-    cost.per_ctx_bytes += F32 * n_threads; /* a row of scores for each thread */
-    if (!flash && !facts->latent)          /* where each value goes in a transposed cache, for both caches */
+    if (w.index > 0)
+        cost.per_ctx_bytes += per_stream(2 * F32 * n_ubatch, n_streams); /* its scores, and who is chosen */
+    cost.per_ctx_bytes += F32 * n_threads;                               /* a row of scores for each thread */
+    if (!flash && !facts->latent) /* where each value goes in a transposed cache, for both caches */
         cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(I64 * n_ubatch * (has.full + has.windows),
                                                                            bt_max_u64(facts->v_width_max, w.v_max)));
     if (facts->encoder) { /* no cache: the mask, and the scores, are of the micro-batch itself */

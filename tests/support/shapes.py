@@ -439,9 +439,13 @@ def glm4moe(m):
 
 # ---- latent attention ----
 
-def latent(m, expanded=False):
-    """DeepSeek: one row of kv_rank + rope for all heads; expanded: the old files, keys and values of each head."""
+def latent(m, expanded=False, indexer=False):
+    """DeepSeek: one row of kv_rank + rope for all heads; expanded: the old files, keys and values of each head; indexer: a
+    second row, by which each query chooses the cells that it attends to."""
     d = m.d
+    if indexer:
+        m.set(attention__indexer__head_count=d.index_heads, attention__indexer__key_length=d.index,
+              attention__indexer__top_k=2048)
     m.set(attention__head_count=d.heads, attention__head_count_kv=d.heads if expanded else 1,
           attention__layer_norm_rms_epsilon=1e-6, feed_forward_length=d.ff, attention__q_lora_rank=d.q_rank,
           attention__kv_lora_rank=d.kv_rank, rope__dimension_count=d.rope, leading_dense_block_count=1)
@@ -457,6 +461,11 @@ def latent(m, expanded=False):
         p = f"blk.{b}."
         m.norm(p + "attn_norm", d.embd)
         latent_attention(m, b, expanded)
+        if indexer:
+            m.norm(p + "indexer.k_norm", d.index, bias=True)
+            m.weight(p + "indexer.proj", d.embd, d.index_heads)
+            m.weight(p + "indexer.attn_k", d.embd, d.index)
+            m.weight(p + "indexer.attn_q_b", d.q_rank, d.index_heads * d.index)
         m.norm(p + "ffn_norm", d.embd)
         if b == 0:
             m.ffn(b)
@@ -481,6 +490,10 @@ def latent_attention(m, b, expanded):
 
 def latent_expanded(m):
     latent(m, expanded=True)
+
+
+def latent_indexed(m):
+    latent(m, indexer=True)
 
 
 def minicpm3(m):
@@ -857,6 +870,10 @@ SHAPES = {
     "deepseek2-expanded": ("deepseek2", latent_expanded,
                            dict(blocks=12, embd=5120, ff=12288, heads=32, kv_heads=32, head=128, rope=64, q_rank=1536,
                                 kv_rank=512, experts=64, used=6, expert_ff=1536)),
+    # DeepSeek V3.2, fewer blocks
+    "deepseek32": ("deepseek32", latent_indexed,
+                   dict(blocks=16, embd=7168, ff=18432, heads=128, kv_heads=1, head=128, rope=64, q_rank=1536, kv_rank=512,
+                        experts=256, used=8, expert_ff=2048, index=128, index_heads=64)),
     # MiniCPM3 4B
     "minicpm3": ("minicpm3", minicpm3, dict(blocks=62, embd=2560, ff=6400, heads=40, kv_heads=40, head=64, rope=32,
                                             q_rank=768, kv_rank=256)),

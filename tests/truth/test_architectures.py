@@ -38,7 +38,7 @@ OTHERS = {
 # What is taken without BT_TRUTH_FULL: each family's odd one out at the point where it is odd.
 CHOSEN = {
     "short": ("llama", "qwen3moe", "mamba"),
-    "long": ("gemma3", "gpt-oss", "qwen35", "deepseek2"),
+    "long": ("gemma3", "gpt-oss", "qwen35", "deepseek32"),
     "small micro-batch": ("llama", "falcon-h1", "nemotron_h", "rwkv7", "qwen3next"),
     "q8_0": ("llama", "gemma2", "gemma4", "mistral4", "granitehybrid"),
     "four sequences": ("gemma3", "qwen35moe", "rwkv6", "mamba2", "lfm2"),
@@ -47,7 +47,7 @@ CHOSEN = {
     "no flash, short": ("command-r",),
 }
 # Weights and cache of these are compared with llama-fit-params, each a family of its own.
-FIT_SHAPES = ("llama", "qwen3moe", "gemma3", "gpt-oss", "glm4moe", "deepseek2", "deepseek2-expanded", "mamba", "mamba2",
+FIT_SHAPES = ("llama", "qwen3moe", "gemma3", "gpt-oss", "glm4moe", "deepseek2", "deepseek2-expanded", "deepseek32", "mamba", "mamba2",
               "falcon-h1", "granitehybrid", "jamba", "lfm2", "kimi-linear", "qwen3next", "qwen35", "rwkv7", "bert")
 
 

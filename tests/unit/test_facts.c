@@ -252,6 +252,14 @@ static void latent_and_encoders(void **state) {
     bt_facts *f = opened(&w);
     assert_true(f->latent && f->kv[0].k_width > 0 && f->kv[0].v_width == 0);
     bt_facts_close(f);
+    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    gw_u32(&w, "deepseek32.attention.value_length_mla", 128), refused(&w, "model_shape", "no indexer");
+    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    gw_u32(&w, "deepseek32.attention.value_length_mla", 128);
+    gw_u32(&w, "deepseek32.attention.indexer.key_length", 128);
+    f = opened(&w);
+    assert_true(f->kv[0].k_width > 128 && f->kv[0].v_width == 0); /* the latent row, and the indexer's key */
+    bt_facts_close(f);
     start(&w, "deepseek2", 2); /* an old file: keys and values of each head */
     f = opened(&w);
     assert_true(!f->latent && f->kv[0].v_width > 0);
