@@ -204,10 +204,11 @@ typedef struct bt_unit_facts {
     uint64_t row_first, n_rows;       /* BT_KIND_HEAD only */
 } bt_unit_facts;
 
-/* KV cache geometry of one block; both widths 0 where the block holds no KV. */
+/* What one block keeps between tokens: KV of every token (widths 0: none), a state of every sequence, or both. */
 typedef struct bt_kv_block {
-    uint32_t k_width, v_width; /* elements per token: heads x head size */
-    uint32_t window;           /* sliding window in tokens; 0 = the whole context */
+    uint32_t k_width, v_width;      /* elements per token: heads x head size; latent attention has no values */
+    uint32_t window;                /* sliding window in tokens; 0 = the whole context */
+    uint32_t conv_width, ssm_width; /* F32 elements per sequence: inputs of the convolution, state of the recurrence */
 } bt_kv_block;
 
 typedef struct bt_shard {
@@ -233,9 +234,13 @@ typedef struct bt_facts {
     bool tied_head;
     bool kv_known;      /* false: an architecture whose KV the formulas do not know */
     char kv_reason[96]; /* why not */
-    bool kv_exact;      /* plain attention only: kv[] is the whole of it */
-    bt_kv_block *kv;    /* [n_block] */
-    uint32_t alignment; /* of tensor data, general.alignment */
+    bool kv_exact;      /* kv[] is the whole of it */
+    bool encoder;       /* turns text into vectors: no cache, no generation */
+    bool latent;        /* latent attention (MLA): one row for all heads serves as key and value */
+    uint32_t head_k, head_v, head_k_swa, head_v_swa; /* elements of a head, in blocks without and with a window */
+    uint32_t v_width_max; /* widest values of all blocks in the file: what a transposed cache is padded to */
+    bt_kv_block *kv;      /* [n_block] */
+    uint32_t alignment;   /* of tensor data, general.alignment */
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;
@@ -287,6 +292,7 @@ typedef struct bt_wishes {
     bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_policy policy;
     bt_io_mode io;
+    bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */
@@ -329,10 +335,10 @@ typedef struct bt_ledger {
     bt_source source[BT_LINE_COUNT];
 } bt_ledger;
 
-/* What a line costs, as a function of the context: fixed + per_ctx * c + per_window * min(c, window).
- * c is the context rounded up to the cost model's ctx_align. */
+/* What a line costs, as a function of the context: fixed + per_ctx * c + per_window * min(c, window), but no less than
+ * the floor. c is the context rounded up to the cost model's ctx_align. */
 typedef struct bt_cost {
-    uint64_t fixed_bytes, per_ctx_bytes, per_window_bytes;
+    uint64_t fixed_bytes, per_ctx_bytes, per_window_bytes, floor_bytes;
     bt_source source;
 } bt_cost;
 

@@ -132,6 +132,13 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
     bt_os_memory_read(&memory);
     running->base_bytes = memory.rss_bytes.value;
     if (bt_facts_open(model, &running->facts, &err) != BT_OK) return bt_cli_fail_model(&err, model);
+    if (running->facts->encoder) {
+        (void)bt_fail(
+            &err, BT_E_UNSUPPORTED, "encoder", BT_MEASURE_NONE, 0, 0,
+            "%s is an encoder: it turns text into vectors and generates none; plan and inspect say what it needs",
+            running->facts->arch);
+        return bt_running_fail(&err);
+    }
     if (make_plan(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;

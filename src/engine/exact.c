@@ -33,6 +33,7 @@ static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high,
     if (ctx_high > ctx_low && high > low) slope = (high - low + (ctx_high - ctx_low) - 1) / (ctx_high - ctx_low);
     cost->per_ctx_bytes = slope;
     cost->per_window_bytes = 0;
+    cost->floor_bytes = 0;
     cost->fixed_bytes = bt_sat_sub_u64(bt_max_u64(low, ctx_high > ctx_low ? low : high), slope * ctx_low);
     cost->source = BT_SOURCE_DRY_RUN;
 }

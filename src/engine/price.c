@@ -29,7 +29,8 @@
 #include <unistd.h>
 
 /* A context larger than this is not filled token by token: its graphs were sized at creation for all cells, and the
- * mask of a huge context alone would take seconds to write. */
+ * mask of a huge context alone would take seconds to write. Only the work area is planned when a graph is computed, and
+ * of that only the scores of attention without flash grow with the context: those are counted (scores_work_bytes). */
 #define FILL_TOKENS_MAX 8192u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
@@ -64,18 +65,30 @@ static bool read_all(int fd, void *data, size_t bytes) {
 
 /* ---- grandchild: one point ---- */
 
-/* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it. */
-static bt_status fill_context(bt_session *session, uint32_t n_ubatch, uint32_t n_outputs_max, bt_error *err) {
-    uint32_t n_ctx = bt_session_n_ctx(session);
-    uint32_t n = (uint32_t)bt_min_u64(n_ctx <= FILL_TOKENS_MAX ? n_ctx : n_ubatch, n_ctx) - 1;
+/* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it.
+ * All tokens are of one sequence, which has its share of the context. An encoder takes one micro-batch, and forgets. */
+static bt_status fill_context(bt_session *session, const bt_facts *facts, const bt_session_params *params,
+                              bt_error *err) {
+    uint32_t n_ubatch = params->n_ubatch, n_outputs_max = params->n_outputs_max;
+    uint32_t n_ctx = bt_session_n_ctx(session) / params->n_parallel;
+    bool whole = n_ctx <= FILL_TOKENS_MAX && !facts->encoder;
+    uint32_t n = (uint32_t)bt_min_u64(whole ? n_ctx : n_ubatch, n_ctx) - (facts->encoder ? 0 : 1);
     int32_t *tokens = bt_heap_array((size_t)n + 1, sizeof *tokens);
     uint8_t *wants = bt_heap_array((size_t)n + 1, sizeof *wants);
     if (!tokens || !wants)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for %u tokens", n);
     for (uint32_t i = 0; i < n; i++)
-        wants[i] = i + n_outputs_max >= n;
+        wants[i] = facts->encoder || i + n_outputs_max >= n;
     BT_TRY(bt_session_decode(session, tokens, n, wants, err));
+    if (facts->encoder) return BT_OK;
     return bt_session_decode(session, tokens, 1, NULL, err); /* what was taken goes with the process */
+}
+
+/* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */
+static uint64_t scores_work_bytes(const bt_facts *facts, const bt_wishes *wishes, const bt_session_params *params) {
+    uint64_t cells = params->n_ctx / params->n_parallel;
+    if (wishes->flash_attn != BT_OFF || cells <= FILL_TOKENS_MAX) return 0;
+    return bt_sat_mul_u64(UINT64_C(2) * params->n_ubatch * facts->n_head, cells);
 }
 
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
@@ -90,18 +103,21 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .type_k = wishes->type_k,
         .type_v = wishes->type_v,
         .flash_attn = wishes->flash_attn,
+        .embeddings = facts->encoder,
     };
+    if (facts->encoder) params.n_batch = point->n_ubatch;
     uint64_t heap_before = bt_engine_heap_bytes(engine);
     bt_session *session;
     BT_TRY(bt_session_open(engine, &params, &session, err));
-    bt_status status = fill_context(session, point->n_ubatch, point->n_outputs_max, err);
+    bt_status status = fill_context(session, facts, &params, err);
     if (status != BT_OK) return status; /* the process ends here anyway */
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
     bt_device *device = bt_engine_device(engine);
     bt_device_stats stats;
     bt_device_stats_read(device, &stats);
     uint64_t page = bt_os_page_bytes();
-    uint64_t work_bytes = stats.work_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
+    uint64_t planned_bytes = bt_max_u64(stats.work_bytes, scores_work_bytes(facts, wishes, &params));
+    uint64_t work_bytes = planned_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
     price->n_ctx = bt_session_n_ctx(session);
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =

@@ -59,7 +59,9 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.n_batch = p->n_batch;
     params.n_ubatch = p->n_ubatch;
     params.n_seq_max = p->n_parallel;
-    params.n_outputs_max = p->n_outputs_max;
+    /* libllama asserts a row for each sequence, also where fewer are asked for; pooling wants every token's. */
+    params.n_outputs_max = (uint32_t)bt_max_u64(p->n_outputs_max, p->embeddings ? p->n_ubatch : p->n_parallel);
+    params.embeddings = p->embeddings;
     params.n_threads = params.n_threads_batch = (int32_t)p->n_threads;
     params.flash_attn_type = flash_attn_of(p->flash_attn);
     params.type_k = (enum ggml_type)p->type_k;

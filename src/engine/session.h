@@ -13,6 +13,7 @@ typedef struct bt_session_params {
     uint32_t n_outputs_max; /* rows of logits one call may ask for */
     uint32_t type_k, type_v;
     bt_choice flash_attn;
+    bool embeddings; /* an encoder: vectors are asked for, not logits */
 } bt_session_params;
 
 /* As the plan says, with room for n_outputs_max rows of logits. */

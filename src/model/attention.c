@@ -1,207 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.c: what each block keeps of a token, by architecture.
+ * attention.c: what each block keeps of a token.
  *
- * llama.cpp has about 150 graphs, but most of them keep the same thing: for each block head_count_kv keys of key_length
- * and as many values of value_length. Which do is read from its source (llama_model::create_memory, and the model files
- * that touch head counts or windows), not guessed: an architecture has a row in one of the two tables here, or its KV
- * is unknown and said to be (docs/design.md section 6). The second table names those that are known not to be plain:
- * recurrent and hybrid ones, latent attention, encoders.
+ * For each block, head_count_kv keys of key_length and as many values of value_length; families.c says for which
+ * architectures that is all, and recurrent.c which blocks keep a state of the sequence instead, or beside it.
  *
  * Sliding windows: some blocks keep only the last `window` tokens. Which, is a period (the last block of each period,
  * or the first, is full) or an array of truth values in the file, which wins.
+ *
+ * Latent attention: what is kept is one row for all heads, the compressed latent and the part with positions; the
+ * values are a view of it. An indexer's keys stand in a second cache of as many cells, which adds to the row. A file
+ * says so by the lengths its heads have before compression (llama_hparams::is_mla).
  */
 #include "model/attention.h"
 
 #include "base/error.h"
+#include "model/families.h"
+#include "model/recurrent.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef enum window_rule {
-    FULL,     /* no windows, whatever the file says */
-    ALWAYS,   /* the file's window, or the row's if that is not 0; else the key is missing */
-    IF_SET,   /* windows if the file gives one above 0; of the row's size if that is not 0 */
-    UNLESS_0, /* windows of the row's size unless the file says 0 */
-} window_rule;
-
-#define DENSE_FIRST   1u  /* the first block of a period is full, not the last */
-#define NEEDS_PATTERN 2u  /* the array must be in the file */
-#define ONLY_64       4u  /* exaone4: only the model of 64 blocks has windows */
-#define SHARES_20     8u  /* gemma3n: blocks from 20 on use the KV of earlier ones */
-#define SHARES_KEY    16u /* gemma4: attention.shared_kv_layers of them */
-
-typedef struct arch_row {
-    const char *name;
-    window_rule rule;
-    uint32_t window, period, flags;
-} arch_row;
-
-/* llama.cpp src/models/<arch>.cpp, load_arch_hparams */
-static const arch_row arch_rows[] = {
-    {"apertus", FULL, 0, 0, 0},
-    {"arcee", FULL, 0, 0, 0},
-    {"arctic", FULL, 0, 0, 0},
-    {"baichuan", FULL, 0, 0, 0},
-    {"bailingmoe", FULL, 0, 0, 0},
-    {"bailingmoe2", FULL, 0, 0, 0},
-    {"bitnet", FULL, 0, 0, 0},
-    {"bloom", FULL, 0, 0, 0},
-    {"chameleon", FULL, 0, 0, 0},
-    {"chatglm", FULL, 0, 0, 0},
-    {"codeshell", FULL, 0, 0, 0},
-    {"command-r", FULL, 0, 0, 0},
-    {"dbrx", FULL, 0, 0, 0},
-    {"deci", FULL, 0, 0, 0},
-    {"deepseek", FULL, 0, 0, 0},
-    {"dots1", FULL, 0, 0, 0},
-    {"ernie4_5", FULL, 0, 0, 0},
-    {"ernie4_5-moe", FULL, 0, 0, 0},
-    {"exaone", FULL, 0, 0, 0},
-    {"falcon", FULL, 0, 0, 0},
-    {"gemma", FULL, 0, 0, 0},
-    {"glm4", FULL, 0, 0, 0},
-    {"glm4moe", FULL, 0, 0, 0},
-    {"gpt2", FULL, 0, 0, 0},
-    {"gptneox", FULL, 0, 0, 0},
-    {"granite", FULL, 0, 0, 0},
-    {"granitemoe", FULL, 0, 0, 0},
-    {"grok", FULL, 0, 0, 0},
-    {"grovemoe", FULL, 0, 0, 0},
-    {"hunyuan-dense", FULL, 0, 0, 0},
-    {"hunyuan-moe", FULL, 0, 0, 0},
-    {"internlm2", FULL, 0, 0, 0},
-    {"jais", FULL, 0, 0, 0},
-    {"jais2", FULL, 0, 0, 0},
-    {"llama", FULL, 0, 0, 0},
-    {"maincoder", FULL, 0, 0, 0},
-    {"minicpm", FULL, 0, 0, 0},
-    {"minimax-m2", FULL, 0, 0, 0},
-    {"mistral3", FULL, 0, 0, 0},
-    {"mpt", FULL, 0, 0, 0},
-    {"nemotron", FULL, 0, 0, 0},
-    {"olmo", FULL, 0, 0, 0},
-    {"olmoe", FULL, 0, 0, 0},
-    {"openelm", FULL, 0, 0, 0},
-    {"orion", FULL, 0, 0, 0},
-    {"paddleocr", FULL, 0, 0, 0},
-    {"pangu-embedded", FULL, 0, 0, 0},
-    {"phi2", FULL, 0, 0, 0},
-    {"phi3", FULL, 0, 0, 0}, /* has window keys; llama.cpp ignores them */
-    {"phimoe", FULL, 0, 0, 0},
-    {"plamo", FULL, 0, 0, 0},
-    {"qwen", FULL, 0, 0, 0},
-    {"qwen2", FULL, 0, 0, 0},
-    {"qwen2moe", FULL, 0, 0, 0},
-    {"qwen2vl", FULL, 0, 0, 0},
-    {"qwen3", FULL, 0, 0, 0},
-    {"qwen3moe", FULL, 0, 0, 0},
-    {"qwen3vl", FULL, 0, 0, 0},
-    {"qwen3vlmoe", FULL, 0, 0, 0},
-    {"refact", FULL, 0, 0, 0},
-    {"seed_oss", FULL, 0, 0, 0},
-    {"smollm3", FULL, 0, 0, 0},
-    {"stablelm", FULL, 0, 0, 0},
-    {"starcoder", FULL, 0, 0, 0},
-    {"starcoder2", FULL, 0, 0, 0},
-    {"xverse", FULL, 0, 0, 0},
-    {"afmoe", IF_SET, 0, 4, 0},
-    {"cohere2", ALWAYS, 0, 4, 0},
-    {"cohere2moe", ALWAYS, 0, 4, DENSE_FIRST},
-    {"exaone-moe", ALWAYS, 0, 4, 0},
-    {"exaone4", ALWAYS, 4096, 4, ONLY_64},
-    {"gemma2", ALWAYS, 4096, 2, 0},
-    {"gemma3", IF_SET, 0, 6, 0},
-    {"gemma3n", ALWAYS, 0, 5, SHARES_20},
-    {"gemma4", ALWAYS, 0, 0, NEEDS_PATTERN | SHARES_KEY},
-    {"gpt-oss", ALWAYS, 0, 2, 0},
-    {"granite_swa", ALWAYS, 0, 0, NEEDS_PATTERN},
-    {"llama4", UNLESS_0, 8192, 4, 0}, /* chunks, not windows; the cache has as many cells */
-    {"mellum", IF_SET, 0, 4, 0},
-    {"olmo2", IF_SET, 0, 4, 0},
-    {"smallthinker", IF_SET, 4096, 4, DENSE_FIRST},
-};
-
-typedef struct other_row {
-    const char *name;
-    const char *reason; /* after "the architecture's " */
-} other_row;
-
-#define RECURRENT "recurrent state"
-#define LATENT    "latent attention (MLA)"
-#define ENCODER   "encoder"
-
-static const other_row other_rows[] = {
-    {"arwkv7", RECURRENT},
-    {"mamba", RECURRENT},
-    {"mamba2", RECURRENT},
-    {"rwkv6", RECURRENT},
-    {"rwkv6qwen2", RECURRENT},
-    {"rwkv7", RECURRENT},
-    {"bailingmoe3", RECURRENT},
-    {"deepseek4", RECURRENT},
-    {"falcon-h1", RECURRENT},
-    {"glm5-next", RECURRENT},
-    {"granitehybrid", RECURRENT},
-    {"jamba", RECURRENT},
-    {"kimi-k3", RECURRENT},
-    {"kimi-linear", RECURRENT},
-    {"lfm2", RECURRENT},
-    {"lfm2moe", RECURRENT},
-    {"minimax-01", RECURRENT},
-    {"nemotron_h", RECURRENT},
-    {"nemotron_h_moe", RECURRENT},
-    {"plamo2", RECURRENT},
-    {"qwen35", RECURRENT},
-    {"qwen35moe", RECURRENT},
-    {"qwen3next", RECURRENT},
-    {"qwen4exp", RECURRENT},
-    {"deepseek2", LATENT},
-    {"deepseek2-ocr", LATENT},
-    {"deepseek32", LATENT},
-    {"dots3note", LATENT},
-    {"glm-dsa", LATENT},
-    {"hy_v4", LATENT},
-    {"minicpm3", LATENT},
-    {"mistral4", LATENT},
-    {"plm", LATENT},
-    {"bert", ENCODER},
-    {"eurobert", ENCODER},
-    {"gemma-embedding", ENCODER},
-    {"jina-bert-v2", ENCODER},
-    {"jina-bert-v3", ENCODER},
-    {"modern-bert", ENCODER},
-    {"neo-bert", ENCODER},
-    {"nomic-bert", ENCODER},
-    {"nomic-bert-moe", ENCODER},
-    {"t5encoder", ENCODER},
-    {"wavtokenizer-dec", ENCODER},
-};
-
-#define COUNT_OF(rows) (sizeof(rows) / sizeof(rows)[0])
-
-static const arch_row *find_row(const char *arch) {
-    for (size_t i = 0; i < COUNT_OF(arch_rows); i++) {
-        if (strcmp(arch_rows[i].name, arch) == 0) return &arch_rows[i];
-    }
-    return NULL;
-}
-
-static const char *find_reason(const char *arch) {
-    for (size_t i = 0; i < COUNT_OF(other_rows); i++) {
-        if (strcmp(other_rows[i].name, arch) == 0) return other_rows[i].reason;
-    }
-    return NULL;
-}
-
 bool bt_attention_is_known(const char *arch) {
-    return find_row(arch);
+    return bt_family_find(arch);
 }
 
 bool bt_attention_is_encoder(const char *arch) {
-    const char *reason = find_reason(arch);
-    return reason && strcmp(reason, ENCODER) == 0;
+    /* t5encoder and wavtokenizer-dec are encoders of other kinds, whose memory is not known. */
+    static const char *const others[] = {"t5encoder", "wavtokenizer-dec"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(arch, others[i]) == 0) return true;
+    const bt_family *family = bt_family_find(arch);
+    return family && (family->flags & BT_ENCODER) != 0;
 }
 
 /* ---- one file -----------------------------------------------------------------------------------------------------
@@ -210,13 +41,14 @@ bool bt_attention_is_encoder(const char *arch) {
 typedef struct geometry {
     const bt_gguf *gguf;
     const bt_facts *facts;
-    const arch_row *row;
+    const bt_family *row;
     const bt_gguf_key *heads, *heads_kv, *pattern;
     uint32_t k_length, v_length;         /* elements of a head */
     uint32_t k_length_swa, v_length_swa; /* in blocks with a window */
     uint32_t window;                     /* 0: none has one */
     uint32_t period;
-    uint32_t n_own; /* blocks from here on use the KV of earlier ones */
+    uint32_t n_own;       /* blocks from here on use the KV of earlier ones */
+    uint32_t index_width; /* elements of the key beside each latent row */
 } geometry;
 
 static const bt_gguf_key *find(const geometry *g, const char *suffix) {
@@ -234,24 +66,24 @@ static bt_status refuse(const geometry *g, bt_error *err, const char *what) {
 }
 
 static bt_status read_window(geometry *g, bt_error *err) {
-    const arch_row *row = g->row;
+    const bt_family *row = g->row;
     const bt_gguf_key *key = find(g, "attention.sliding_window");
     uint32_t in_file = 0;
-    if (row->rule == FULL || ((row->flags & ONLY_64) && g->facts->n_block != 64)) return BT_OK;
+    if (row->rule == BT_WINDOW_NONE || ((row->flags & BT_ONLY_64) && g->facts->n_block != 64)) return BT_OK;
     if (key && (key->is_array || !bt_gguf_u32_at(key, 0, &in_file)))
         return refuse(g, err, "attention.sliding_window is not a u32");
     switch (row->rule) {
-    case FULL:
+    case BT_WINDOW_NONE:
         return BT_OK;
-    case ALWAYS:
+    case BT_WINDOW_ALWAYS:
         g->window = key ? in_file : row->window;
         if (g->window == 0) return refuse(g, err, "attention.sliding_window is missing or 0");
         break;
-    case IF_SET:
+    case BT_WINDOW_IF_SET:
         if (in_file == 0) return BT_OK;
         g->window = row->window > 0 ? row->window : in_file;
         break;
-    case UNLESS_0:
+    case BT_WINDOW_UNLESS_0:
         if (key && in_file == 0) return BT_OK;
         g->window = row->window;
         break;
@@ -272,7 +104,7 @@ static bt_status read_pattern(geometry *g, bt_error *err) {
     }
     if (key && !bt_gguf_u32_at(key, 0, &g->period))
         return refuse(g, err, "attention.sliding_window_pattern is neither an array nor a u32");
-    if (g->row->flags & NEEDS_PATTERN) return refuse(g, err, "attention.sliding_window_pattern is missing");
+    if (g->row->flags & BT_NEEDS_PATTERN) return refuse(g, err, "attention.sliding_window_pattern is missing");
     return BT_OK;
 }
 
@@ -284,7 +116,7 @@ static bool has_window(const geometry *g, uint32_t block) {
     }
     if (g->period == 0) return true;
     uint32_t place = block % g->period;
-    return g->row->flags & DENSE_FIRST ? place != 0 : place < g->period - 1;
+    return g->row->flags & BT_DENSE_FIRST ? place != 0 : place < g->period - 1;
 }
 
 static bt_status read_lengths(geometry *g, bt_error *err) {
@@ -302,8 +134,8 @@ static bt_status read_lengths(geometry *g, bt_error *err) {
 
 static bt_status read_sharing(geometry *g, bt_error *err) {
     g->n_own = g->facts->n_block;
-    if (g->row->flags & SHARES_20) g->n_own = 20; /* gemma3n: num_hidden_layers 30 or 35, the last 10 or 15 share */
-    if (g->row->flags & SHARES_KEY) {
+    if (g->row->flags & BT_SHARES_20) g->n_own = 20; /* gemma3n: num_hidden_layers 30 or 35, the last 10 or 15 share */
+    if (g->row->flags & BT_SHARES_KEY) {
         uint32_t n_shared = u32_or(g, "attention.shared_kv_layers", 0);
         if (n_shared > g->n_own) return refuse(g, err, "attention.shared_kv_layers is more than there are blocks");
         g->n_own -= n_shared;
@@ -330,44 +162,72 @@ static bt_status fill_block(const geometry *g, uint32_t block, bt_kv_block *kv, 
     if (k_width > INT32_MAX || v_width > INT32_MAX)
         return refuse(g, err, "attention: the keys of a token have more elements than can be counted");
     if (block >= g->n_own) return BT_OK;
-    *kv = (bt_kv_block){.k_width = (uint32_t)k_width, .v_width = (uint32_t)v_width, .window = swa ? g->window : 0};
+    kv->k_width = (uint32_t)k_width + g->index_width;
+    kv->v_width = g->facts->latent ? 0 : (uint32_t)v_width;
+    kv->window = swa && n_head_kv > 0 ? g->window : 0;
     return BT_OK;
 }
 
-static bt_status fill_known(geometry *g, bt_facts *facts, bt_error *err) {
-    g->heads = find(g, "attention.head_count");
-    g->heads_kv = find(g, "attention.head_count_kv");
+/* llama_hparams::n_embd_v_gqa_max: of every block in the file, recurrent and predicting ones too. */
+static void widest_values(const geometry *g, bt_facts *facts) {
+    uint32_t n_all = u32_or(g, "block_count", facts->n_block);
+    for (uint32_t i = 0; i < n_all && i < BT_BLOCK_MAX; i++) {
+        uint32_t n = 0;
+        if (!bt_gguf_u32_at(g->heads_kv ? g->heads_kv : g->heads, i, &n)) continue;
+        uint64_t width = (uint64_t)n * (i < facts->n_block && has_window(g, i) ? g->v_length_swa : g->v_length);
+        if (width > facts->v_width_max && width <= INT32_MAX) facts->v_width_max = (uint32_t)width;
+    }
+}
+
+static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts, bt_error *err) {
+    uint32_t mla_k = u32_or(g, "attention.key_length_mla", 0), mla_v = u32_or(g, "attention.value_length_mla", 0);
+    if ((g->row->flags & BT_LATENT) && (mla_k != 0) != (mla_v != 0))
+        return refuse(g, err, "attention.key_length_mla and value_length_mla: one is missing");
+    facts->latent = (g->row->flags & BT_LATENT) && mla_k != 0;
+    if (g->row->flags & BT_INDEXED) {
+        g->index_width = u32_or(g, "attention.indexer.key_length", 0);
+        if (!facts->latent || g->index_width == 0 || g->index_width > INT16_MAX)
+            return refuse(g, err, "attention.indexer.key_length: no indexer, or none beside latent attention");
+    }
     BT_TRY(read_lengths(g, err));
     BT_TRY(read_window(g, err));
     BT_TRY(read_pattern(g, err));
     BT_TRY(read_sharing(g, err));
     uint32_t n_windows = 0;
     for (uint32_t i = 0; i < facts->n_block; i++) {
+        if (no_kv[i]) continue;
         BT_TRY(fill_block(g, i, &facts->kv[i], err));
         n_windows += has_window(g, i);
     }
     if (g->window > 0 && n_windows == 0) return refuse(g, err, "attention.sliding_window is set, but no block has one");
+    facts->head_k = g->k_length, facts->head_v = g->v_length;
+    facts->head_k_swa = g->k_length_swa, facts->head_v_swa = g->v_length_swa;
+    widest_values(g, facts);
+    return BT_OK;
+}
+
+static bt_status fill_known(geometry *g, bt_facts *facts, bt_error *err) {
+    g->heads = find(g, "attention.head_count");
+    g->heads_kv = find(g, "attention.head_count_kv");
+    facts->encoder = (g->row->flags & BT_ENCODER) != 0;
+    if (!facts->encoder) {
+        bool no_kv[BT_BLOCK_MAX] = {false};
+        BT_TRY(bt_recurrent_fill(g->gguf, g->row, facts, no_kv, err));
+        if (g->row->where != BT_RECURRENT_ALL) BT_TRY(fill_attention(g, no_kv, facts, err));
+    }
     facts->kv_known = facts->kv_exact = true;
     return BT_OK;
 }
 
 static void say_unknown(bt_facts *facts) {
-    const char *reason = find_reason(facts->arch);
-    if (!reason) {
-        snprintf(facts->kv_reason, sizeof facts->kv_reason, "the KV cache of architecture %.40s is not known",
-                 facts->arch);
-    } else if (bt_attention_is_encoder(facts->arch)) {
-        snprintf(facts->kv_reason, sizeof facts->kv_reason, "%.40s is an encoder, which is not priced yet",
-                 facts->arch);
-    } else {
-        snprintf(facts->kv_reason, sizeof facts->kv_reason, "%s of %.40s is not priced yet", reason, facts->arch);
-    }
+    snprintf(facts->kv_reason, sizeof facts->kv_reason, "%s of architecture %.40s is not known",
+             bt_attention_is_encoder(facts->arch) ? "the memory" : "the KV cache", facts->arch);
 }
 
 bt_status bt_attention_fill(const bt_gguf *gguf, bt_facts *facts, bt_arena *arena, bt_error *err) {
     facts->kv = bt_arena_array(arena, facts->n_block > 0 ? facts->n_block : 1, sizeof *facts->kv);
     if (!facts->kv) return bt_model_no_room(gguf->name, err);
-    geometry g = {.gguf = gguf, .facts = facts, .row = find_row(facts->arch)};
+    geometry g = {.gguf = gguf, .facts = facts, .row = bt_family_find(facts->arch)};
     if (g.row && facts->n_block > 0) return fill_known(&g, facts, err);
     say_unknown(facts);
     if (facts->n_block == 0)

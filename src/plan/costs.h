@@ -17,6 +17,15 @@ BT_MUST_CHECK bt_status bt_costs_units(const bt_facts *facts, bt_arena *arena, b
 /* Formula prices for one micro-batch. BT_E_LIMIT on overflow. */
 BT_MUST_CHECK bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const bt_base_costs *base,
                                          uint32_t n_ubatch, bt_costs *ret_costs, bt_error *err);
-/* Bytes of KV cache, all sequences, at a context (cells rounded as libllama rounds). false on overflow. */
+/* BT_E_ARG for what libllama would refuse: "flash_attn" quantised values without flash attention, "kv_type" heads
+ * that are no multiple of the type's block, or latent attention with two types. */
+BT_MUST_CHECK bt_status bt_kv_check(const bt_facts *facts, const bt_wishes *wishes, bt_error *err);
+/* F32 recurrent state of all sequences. */
+uint64_t bt_kv_state_bytes(const bt_facts *facts, uint32_t n_parallel);
+/* Bytes of KV cache and state, all sequences, at a context (cells rounded as libllama rounds); of the wishes: types,
+ * flash attention, sequences, unified. false on overflow, or when widths are no multiple of a type's block. */
+bool bt_kv_price(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ctx, uint32_t n_ubatch,
+                 uint64_t *ret_bytes);
+/* The same with flash attention and a stream for each sequence. */
 bool bt_kv_bytes(const bt_facts *facts, uint32_t n_ctx, uint32_t n_parallel, uint32_t n_ubatch, uint32_t type_k,
                  uint32_t type_v, uint64_t *ret_bytes);

@@ -2,10 +2,10 @@
  *
  * ledger.c: the lines of a pool: their names, their sum, and what each costs at a context.
  *
- * Every line is an affine function of the context with one knee (the sliding window), so a ledger at any context is a
- * handful of checked multiplications and the search can ask for hundreds of them. A line of 0 bytes stays a line: that
- * something costs nothing is worth showing. Sums saturate: a ledger that does not fit in 64 bits does not fit in any
- * budget either. Ring, pinned units and page tables depend on the placement and are added by the search. */
+ * Every line is an affine function of the context with one knee (the sliding window) and a floor, so a ledger at any
+ * context is a handful of checked multiplications and the search can ask for hundreds of them. A line of 0 bytes stays
+ * a line: that something costs nothing is worth showing. Sums saturate: a ledger that does not fit in 64 bits does not
+ * fit in any budget either. Ring, pinned units and page tables depend on the placement and are added by the search. */
 #include "base/size.h"
 #include "plan/plan.h"
 
@@ -60,7 +60,9 @@ static bool line_at(const bt_cost *cost, uint64_t cells, uint64_t window_cells, 
     if (!bt_mul_u64(cost->per_ctx_bytes, cells, &by_ctx)) return false;
     if (!bt_mul_u64(cost->per_window_bytes, bt_min_u64(cells, window_cells), &by_window)) return false;
     if (!bt_add_u64(cost->fixed_bytes, by_ctx, &sum)) return false;
-    return bt_add_u64(sum, by_window, ret_bytes);
+    if (!bt_add_u64(sum, by_window, &sum)) return false;
+    *ret_bytes = bt_max_u64(sum, cost->floor_bytes);
+    return true;
 }
 
 bool bt_costs_at(const bt_costs *costs, uint32_t n_ctx, bt_ledger *ret_ledger) {

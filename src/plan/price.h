@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * price.h: what costs.c and kv.c share. */
+ * price.h: what costs.c, kv.c and compute.c share. */
 #pragma once
 
 #include "burthen.h"
@@ -7,7 +7,13 @@
 /* libllama rounds the cells of a stream up to this (research notes, llama.cpp 2.1). */
 #define BT_CTX_ALIGN 256u
 
+/* Flash attention is used: not forbidden, by the wishes or by llama.cpp for the architecture. */
+bool bt_flash_is_on(const bt_facts *facts, const bt_wishes *wishes);
+/* Streams that the context is shared out to: 1 when unified, else one for each sequence. */
+uint32_t bt_kv_streams(const bt_wishes *wishes);
 /* Cells of a sliding-window cache at its full size, all sequences. */
-uint64_t bt_kv_window_cells(uint32_t window, uint32_t n_ubatch, uint32_t n_parallel);
+uint64_t bt_kv_window_cells(uint32_t window, uint32_t n_ubatch, uint32_t n_parallel, bool unified);
 /* Bytes of one cell of a block; false when a width is no multiple of the type's block. */
-bool bt_kv_cell_bytes(const bt_kv_block *block, uint32_t type_k, uint32_t type_v, uint64_t *ret_bytes);
+bool bt_kv_cell_bytes(const bt_facts *facts, const bt_kv_block *block, const bt_wishes *wishes, uint64_t *ret_bytes);
+/* What computing takes beside weights and caches: graph buffer, work area, graph structures. n_threads is resolved. */
+bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads);

@@ -5,6 +5,7 @@
  * are counted by type instead of listed: a script that wants the table reads the file's header itself. Strings of the
  * file are JSON-escaped by the writer. Bounded by the limits of bt_facts. */
 #include "model/types.h"
+#include "plan/costs.h"
 #include "report/json.h"
 #include "report/report.h"
 
@@ -39,12 +40,14 @@ static void put_kv(bt_json_out *out, json_t *root, const bt_facts *facts) {
     bt_json_put_text_or_null(out, kv, "reason", facts->kv_reason);
     bt_json_put_bool(out, kv, "exact", facts->kv_exact);
     bt_json_put_known(out, kv, "f16_bytes_per_token", token_bytes);
+    bt_json_put_known(out, kv, "state_bytes_per_sequence", (bt_known){facts->kv_known, bt_kv_state_bytes(facts, 1)});
     json_t *blocks = bt_json_put_array(out, kv, "blocks");
     for (uint32_t i = 0; facts->kv && i < facts->n_block; i++) {
         json_t *item = bt_json_add_object(out, blocks);
         bt_json_put_u64(out, item, "k_width", facts->kv[i].k_width);
         bt_json_put_u64(out, item, "v_width", facts->kv[i].v_width);
         bt_json_put_known(out, item, "window", (bt_known){facts->kv[i].window != 0, facts->kv[i].window});
+        bt_json_put_u64(out, item, "state_width", (uint64_t)facts->kv[i].conv_width + facts->kv[i].ssm_width);
     }
 }
 
@@ -82,6 +85,7 @@ bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error 
     bt_json_put_text(out, root, "path", facts->path);
     bt_json_put_text(out, root, "arch", facts->arch);
     bt_json_put_text_or_null(out, root, "name", facts->name);
+    bt_json_put_bool(out, root, "encoder", facts->encoder);
     json_t *tokenizer = bt_json_put_object(out, root, "tokenizer");
     bt_json_put_text_or_null(out, tokenizer, "model", facts->tokenizer);
     bt_json_put_text_or_null(out, tokenizer, "pre", facts->tokenizer_pre);
@@ -97,6 +101,7 @@ bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error 
     bt_json_put_bool(out, root, "tied_head", facts->tied_head);
     bt_json_put_u64(out, root, "tensors", facts->n_tensors);
     bt_json_put_u64(out, root, "weight_bytes", facts->weight_bytes);
+    bt_json_put_u64(out, root, "working_bytes_per_token", bt_working_bytes(facts));
     bt_json_put_u64(out, root, "small_bytes", facts->small_bytes);
     bt_json_put_u64(out, root, "file_bytes", facts->file_bytes);
     bt_json_put_u64(out, root, "header_bytes", facts->header_bytes);

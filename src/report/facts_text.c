@@ -2,6 +2,7 @@
  * facts_text.c: what a model file needs, for a person: one screen, whatever the model. Units are counted by kind, KV is
  * shown per token, so that the length does not grow with the model. What came from the file is escaped. */
 #include "base/size.h"
+#include "plan/costs.h"
 #include "report/json.h"
 #include "report/report.h"
 #include "report/text.h"
@@ -24,8 +25,16 @@ static void add_kv(bt_text *out, const bt_facts *facts) {
         n_window += holds && facts->kv[i].window > 0;
         if (holds && facts->kv[i].window > window) window = facts->kv[i].window;
     }
-    bt_row(out, "KV cache", "%s a token at f16, in %u blocks%s", BT_SIZE(bytes), n_kv,
-           facts->kv_exact ? "" : " (beside other state)");
+    uint64_t state = bt_kv_state_bytes(facts, 1);
+    if (facts->encoder) {
+        bt_row(out, "KV cache", "none: an encoder turns text into vectors and generates none");
+    } else if (n_kv == 0) {
+        bt_row(out, "KV cache", "none");
+    } else {
+        bt_row(out, "KV cache", "%s a token at f16, in %u blocks%s", BT_SIZE(bytes), n_kv,
+               facts->latent ? ", one latent row for all heads" : "");
+    }
+    if (state > 0) bt_row(out, "Recurrent state", "%s a sequence, however long it is", BT_SIZE(state));
     if (n_window > 0) bt_row(out, "Sliding window", "%u tokens in %u of them", window, n_window);
 }
 
@@ -63,7 +72,8 @@ void bt_report_facts_text(const bt_facts *facts, bt_text *out) {
     bt_row(out, "Weights", "%s in %u tensors, %llu M parameters", BT_SIZE(facts->weight_bytes), facts->n_tensors,
            (unsigned long long)(parameters / MEGA));
     if (facts->n_expert > 0) {
-        bt_row(out, "Experts", "%u, %u used for a token", facts->n_expert, facts->n_expert_used);
+        bt_row(out, "Experts", "%u, %u used for a token: %s of the weights", facts->n_expert, facts->n_expert_used,
+               BT_SIZE(bt_working_bytes(facts)));
     }
     bt_row(out, "Blocks", "%u of width %u, %u heads, feed-forward %u", facts->n_block, facts->n_embd, facts->n_head,
            facts->n_ff);

@@ -81,6 +81,8 @@ extern const char *const bt_rung_names[BT_RUNG_COUNT];
 const char *bt_engine_version(void); /* of bt_report_init; NULL if none */
 /* KV bytes of one token over all blocks; false when the architecture's KV is not known. */
 bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, uint64_t *ret);
+/* Weight bytes that computing one token reads: all but tables, and of the experts those used. */
+uint64_t bt_working_bytes(const bt_facts *facts);
 /* The last part of a path. */
 const char *bt_path_file(const char *path);
 /* The plan member, for plan.json and --stats alike; NULL when memory was refused. */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/types.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -70,7 +71,9 @@ static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
     bt_json_put_text_or_null(out, m, "name", facts->name);
     bt_json_put_u64(out, m, "blocks", facts->n_block);
     bt_json_put_u64(out, m, "tensors", facts->n_tensors);
+    bt_json_put_bool(out, m, "encoder", facts->encoder);
     bt_json_put_u64(out, m, "weight_bytes", facts->weight_bytes);
+    bt_json_put_u64(out, m, "working_bytes_per_token", bt_working_bytes(facts));
     bt_json_put_u64(out, m, "file_bytes", facts->file_bytes);
     bt_json_put_u64(out, m, "shards", facts->n_shards);
 }
@@ -79,6 +82,7 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     json_t *ctx = bt_json_put_object(out, root, "ctx");
     put_count_or_null(out, ctx, "requested", plan->n_ctx_requested);
     bt_json_put_u64(out, ctx, "effective", plan->n_ctx);
+    bt_json_put_u64(out, ctx, "per_request", plan->n_ctx / bt_max_u64(plan->n_parallel, 1));
     put_count_or_null(out, ctx, "trained", plan->n_ctx_train);
     bt_json_put_text_or_null(out, ctx, "reason", plan->ctx_reason);
     json_t *batch = bt_json_put_object(out, root, "batch");
@@ -94,6 +98,7 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_text(out, kv, "type_k", bt_type_name(plan->wishes.type_k));
     bt_json_put_text(out, kv, "type_v", bt_type_name(plan->wishes.type_v));
     bt_json_put_known(out, kv, "bytes_per_token", token_bytes);
+    bt_json_put_known(out, kv, "state_bytes_per_sequence", (bt_known){facts->kv_known, bt_kv_state_bytes(facts, 1)});
     bt_json_put_text(out, root, "head", plan->head_resident ? "resident" : "streamed");
     json_t *ring = bt_json_put_object(out, root, "ring");
     bt_json_put_u64(out, ring, "slots", plan->n_slots);

@@ -68,6 +68,11 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     bt_row_escaped(out, "Model", bt_path_file(facts->path));
     bt_row(out, "Weights", "%s in %u file%s", BT_SIZE(facts->weight_bytes), facts->n_shards,
            facts->n_shards == 1 ? "" : "s");
+    if (facts->encoder) bt_row(out, "Kind", "encoder: vectors, no generation; no KV cache");
+    if (facts->n_expert > 0) {
+        bt_row(out, "Experts", "%u of %u used for a token: %s of the weights; the others stay as near as they fit",
+               facts->n_expert_used, facts->n_expert, BT_SIZE(bt_working_bytes(facts)));
+    }
     if (plan->n_ctx_requested > 0) bt_row(out, "Context asked", "%u", plan->n_ctx_requested);
     if (plan->ctx_reason[0]) bt_row_escaped(out, "Context because", plan->ctx_reason);
     if (plan->n_ctx_train > 0) bt_row(out, "Context trained", "%u", plan->n_ctx_train);
@@ -76,6 +81,9 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     bt_row(out, "Batch, micro-batch", "%u, %u%s", plan->n_batch, plan->n_ubatch,
            lowered ? " (lowered to fit: last digits may differ from llama.cpp's)" : "");
     bt_row(out, "Sequences, threads", "%u, %u", plan->n_parallel, plan->n_threads);
+    if (plan->n_parallel > 1) {
+        bt_row(out, "Context of each", "%u guaranteed, of %u in all", plan->n_ctx / plan->n_parallel, plan->n_ctx);
+    }
     bt_row(out, "Disk input", "%s", bt_io_names[plan->wishes.io]);
     bt_row(out, "Priced by", "%s", plan->priced_by_dry_run ? "dry run" : "formula");
 }

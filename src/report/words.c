@@ -31,6 +31,18 @@ bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, 
     return true;
 }
 
+uint64_t bt_working_bytes(const bt_facts *facts) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < facts->n_tensors; i++) {
+        const bt_tensor *t = &facts->tensors[i];
+        if (t->role == BT_ROLE_UNUSED || t->role == BT_ROLE_TABLE) continue;
+        bool experts = facts->n_expert > 0 && t->n_dims == 3 && strstr(t->name, "_exps");
+        uint64_t used = experts ? bt_mul_div_u64(t->bytes, facts->n_expert_used, facts->n_expert) : t->bytes;
+        sum = bt_sat_add_u64(sum, used);
+    }
+    return sum;
+}
+
 const char *bt_path_file(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;

@@ -85,7 +85,8 @@ static void world_make(uint32_t n_units, shape form) {
         c->page_table_divisor = below(2) ? 512 : 0;
         c->line[BT_LINE_BASE].fixed_bytes = 10000;
         c->line[BT_LINE_KV] = (bt_cost){.fixed_bytes = 0, .per_ctx_bytes = below(40), .per_window_bytes = below(40)};
-        c->line[BT_LINE_COMPUTE] = (bt_cost){.fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10)};
+        c->line[BT_LINE_COMPUTE] = (bt_cost){
+            .fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10), .floor_bytes = below(100000)};
         c->load_peak_bytes = below(4) == 0 ? 80000 : 0;
     }
     w.problem = (bt_problem){.costs = w.costs,
@@ -265,9 +266,11 @@ static uint64_t window_of(const bt_plan_unit *unit, const bt_costs *c) {
 static uint64_t total_of(const bt_costs *c, uint32_t n_ctx, uint32_t set, uint32_t n_slots, rank *ret) {
     uint64_t cells = ((uint64_t)n_ctx + 255) / 256 * 256;
     uint64_t sum = 0;
-    for (int i = 0; i < BT_LINE_COUNT; i++)
-        sum += c->line[i].fixed_bytes + c->line[i].per_ctx_bytes * cells +
-               c->line[i].per_window_bytes * (cells < c->window_cells ? cells : c->window_cells);
+    for (int i = 0; i < BT_LINE_COUNT; i++) {
+        uint64_t line = c->line[i].fixed_bytes + c->line[i].per_ctx_bytes * cells +
+                        c->line[i].per_window_bytes * (cells < c->window_cells ? cells : c->window_cells);
+        sum += line > c->line[i].floor_bytes ? line : c->line[i].floor_bytes;
+    }
     uint64_t slot = 0;
     uint64_t head_rows = 0;
     bool streams = false;

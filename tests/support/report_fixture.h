@@ -43,9 +43,9 @@ static inline void fixture_facts(report_fixture *f) {
         unit->n_tensors = 3;
         unit->n_extents = 1;
     }
-    f->kv[0] = (bt_kv_block){256, 128, 0};
-    f->kv[1] = (bt_kv_block){256, 128, 1024};
-    f->kv[2] = (bt_kv_block){0, 0, 0};
+    f->kv[0] = (bt_kv_block){.k_width = 256, .v_width = 128};
+    f->kv[1] = (bt_kv_block){.k_width = 256, .v_width = 128, .window = 1024};
+    f->kv[2] = (bt_kv_block){0};
     f->shards[0] = (bt_shard){.path = "models/m-00001-of-00002.gguf",
                               .file_bytes = 15000000,
                               .data_offset = 4096,

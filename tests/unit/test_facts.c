@@ -212,11 +212,63 @@ static void unknown_kv(gw *w, const char *reason) {
 static void unpriced(void **state) {
     (void)state;
     gw w;
-    start(&w, "mamba2", 2), unknown_kv(&w, "recurrent state of mamba2 is not priced yet");
-    start(&w, "qwen35", 2), unknown_kv(&w, "recurrent state of qwen35 is not priced yet");
-    start(&w, "deepseek2", 2), unknown_kv(&w, "latent attention (MLA) of deepseek2 is not priced yet");
-    start(&w, "bert", 2), unknown_kv(&w, "bert is an encoder, which is not priced yet");
+    start(&w, "deepseek4", 2), unknown_kv(&w, "the KV cache of architecture deepseek4 is not known");
+    start(&w, "t5encoder", 2), unknown_kv(&w, "the memory of architecture t5encoder is not known");
     start(&w, "next-year", 2), unknown_kv(&w, "the KV cache of architecture next-year is not known");
+}
+
+static void recurrent(void **state) {
+    (void)state;
+    gw w;
+    start(&w, "mamba2", 2), refused(&w, "gguf_key_missing", "key 'mamba2.ssm.conv_kernel' is missing");
+    start(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 64);
+    gw_u32(&w, "mamba2.ssm.state_size", 16), gw_u32(&w, "mamba2.ssm.group_count", 2);
+    bt_facts *f = opened(&w);
+    assert_true(f->kv_known && f->kv_exact && !f->encoder);
+    assert_int_equal(f->kv[1].k_width + f->kv[1].v_width, 0);
+    assert_int_equal(f->kv[1].conv_width, 3 * (64 + 2 * 2 * 16));
+    assert_int_equal(f->kv[1].ssm_width, 16 * 64);
+    bt_facts_close(f);
+    start(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 1u << 30);
+    gw_u32(&w, "mamba2.ssm.state_size", 16), refused(&w, "model_shape", "more elements than can be counted");
+    start(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4), gw_u32(&w, "qwen3next.ssm.inner_size", 64);
+    gw_u32(&w, "qwen3next.ssm.state_size", 16), gw_u32(&w, "qwen3next.full_attention_interval", 2);
+    f = opened(&w);
+    assert_true(f->kv[0].ssm_width > 0 && f->kv[0].k_width == 0); /* the first of each two */
+    assert_true(f->kv[1].ssm_width == 0 && f->kv[1].k_width > 0);
+    bt_facts_close(f);
+    start(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4), gw_u32(&w, "qwen3next.ssm.inner_size", 64);
+    gw_u32(&w, "qwen3next.ssm.state_size", 16), gw_u32(&w, "qwen3next.full_attention_interval", 0);
+    refused(&w, "model_shape", "full_attention_interval is 0"); /* libllama divides by it */
+}
+
+static void latent_and_encoders(void **state) {
+    (void)state;
+    gw w;
+    start(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
+    refused(&w, "model_shape", "one is missing");
+    start(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
+    gw_u32(&w, "deepseek2.attention.value_length_mla", 128);
+    bt_facts *f = opened(&w);
+    assert_true(f->latent && f->kv[0].k_width > 0 && f->kv[0].v_width == 0);
+    bt_facts_close(f);
+    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    gw_u32(&w, "deepseek32.attention.value_length_mla", 128), refused(&w, "model_shape", "no indexer");
+    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    gw_u32(&w, "deepseek32.attention.value_length_mla", 128);
+    gw_u32(&w, "deepseek32.attention.indexer.key_length", 128);
+    f = opened(&w);
+    assert_true(f->kv[0].k_width > 128 && f->kv[0].v_width == 0); /* the latent row, and the indexer's key */
+    bt_facts_close(f);
+    start(&w, "deepseek2", 2); /* an old file: keys and values of each head */
+    f = opened(&w);
+    assert_true(!f->latent && f->kv[0].v_width > 0);
+    bt_facts_close(f);
+    start(&w, "bert", 2);
+    f = opened(&w);
+    assert_true(f->encoder && f->kv_known && f->kv_exact);
+    assert_int_equal(f->kv[0].k_width + f->kv[0].v_width + f->kv[0].ssm_width, 0);
+    bt_facts_close(f);
 }
 
 static void tied(void **state) {
@@ -366,6 +418,8 @@ int main(void) {
         cmocka_unit_test(shared_kv),
         cmocka_unit_test(bad_windows),
         cmocka_unit_test(unpriced),
+        cmocka_unit_test(recurrent),
+        cmocka_unit_test(latent_and_encoders),
         cmocka_unit_test(tied),
         cmocka_unit_test(prediction_blocks),
         cmocka_unit_test(blocks),

@@ -42,16 +42,19 @@ static void sums_saturate(void **state) {
 static void costs_follow_the_context(void **state) {
     (void)state;
     bt_costs costs = {.ctx_align = 256, .window_cells = 1536};
-    costs.line[BT_LINE_KV] = (bt_cost){100, 10, 1000, BT_SOURCE_DRY_RUN};
-    costs.line[BT_LINE_BASE] = (bt_cost){7, 0, 0, BT_SOURCE_MEASURED};
+    costs.line[BT_LINE_KV] = (bt_cost){100, 10, 1000, 0, BT_SOURCE_DRY_RUN};
+    costs.line[BT_LINE_BASE] = (bt_cost){7, 0, 0, 0, BT_SOURCE_MEASURED};
+    costs.line[BT_LINE_COMPUTE] = (bt_cost){.fixed_bytes = 1, .per_ctx_bytes = 1, .floor_bytes = 300};
     bt_ledger ledger;
     assert_true(bt_costs_at(&costs, 1, &ledger));
     assert_int_equal(ledger.bytes[BT_LINE_KV], 100 + 256 * 10 + 256 * 1000);
     assert_int_equal(ledger.bytes[BT_LINE_BASE], 7);
+    assert_int_equal(ledger.bytes[BT_LINE_COMPUTE], 300); /* 1 + 256 is under the floor */
     assert_int_equal(ledger.source[BT_LINE_KV], BT_SOURCE_DRY_RUN);
     assert_int_equal(ledger.source[BT_LINE_BASE], BT_SOURCE_MEASURED);
     assert_true(bt_costs_at(&costs, 1280, &ledger));
     assert_int_equal(ledger.bytes[BT_LINE_KV], 100 + 1280 * 1010);
+    assert_int_equal(ledger.bytes[BT_LINE_COMPUTE], 1 + 1280);
     assert_true(bt_costs_at(&costs, 1281, &ledger));
     assert_int_equal(ledger.bytes[BT_LINE_KV], 100 + 1536 * 1010);
     assert_true(bt_costs_at(&costs, 4000, &ledger));

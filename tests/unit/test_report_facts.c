@@ -79,7 +79,7 @@ static void test_text_of_odd_models(void **state) {
     check_text("nnn...\n", false);
     check_text("  Trained context      unknown\n", false);
     check_text("  KV cache             recurrent state is not priced\n", false);
-    check_text("  Experts              8, 2 used for a token\n", false);
+    check_text("  Experts              8, 2 used for a token: 13.4 MiB of the weights\n", false);
     check_text("  Chat template        none\n", false);
 }
 
