@@ -38,12 +38,12 @@ static bt_status parse_budget(const char *value, void *target, bt_error *err) {
 
 static bt_status parse_type(const char *value, const char *flag, uint32_t *ret, bt_error *err) {
     if (strcmp(value, "auto") == 0) {
-        return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                       "%s auto is not in this version; name a type, such as f16 or q8_0", flag);
+        *ret = BT_TYPE_AUTO;
+        return BT_OK;
     }
     if (bt_type_by_name(value, ret)) return BT_OK;
     return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                   "%s wants a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
+                   "%s wants auto, or a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
 }
 
 static bt_status parse_type_k(const char *value, void *target, bt_error *err) {
@@ -162,7 +162,7 @@ const bt_option bt_cli_option_table[] = {
      WISH(type_k),
      .parse = parse_type_k,
      .arg = "TYPE",
-     .help = "type of the KV cache's keys",
+     .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
      .commands = ALL_MODEL},
     {.name = "cache-type-v",
@@ -171,7 +171,7 @@ const bt_option bt_cli_option_table[] = {
      WISH(type_v),
      .parse = parse_type_v,
      .arg = "TYPE",
-     .help = "type of the KV cache's values",
+     .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
      .commands = ALL_MODEL},
     {.name = "flash-attn",

@@ -34,8 +34,8 @@ bt_session_params bt_session_params_of(const bt_plan *plan, uint32_t n_outputs_m
         .n_parallel = plan->n_parallel,
         .n_threads = plan->n_threads,
         .n_outputs_max = n_outputs_max,
-        .type_k = plan->wishes.type_k,
-        .type_v = plan->wishes.type_v,
+        .type_k = plan->type_k,
+        .type_v = plan->type_v,
         .flash_attn = plan->wishes.flash_attn,
     };
 }

@@ -334,6 +334,15 @@ static bt_status fill_block(const geometry *g, uint32_t block, bt_kv_block *kv, 
     return BT_OK;
 }
 
+static uint32_t common_divisor(uint32_t a, uint32_t b) {
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static bt_status fill_known(geometry *g, bt_facts *facts, bt_error *err) {
     g->heads = find(g, "attention.head_count");
     g->heads_kv = find(g, "attention.head_count_kv");
@@ -348,6 +357,8 @@ static bt_status fill_known(geometry *g, bt_facts *facts, bt_error *err) {
     }
     if (g->window > 0 && n_windows == 0) return refuse(g, err, "attention.sliding_window is set, but no block has one");
     facts->kv_known = facts->kv_exact = true;
+    facts->k_head_gcd = common_divisor(g->k_length, n_windows > 0 ? g->k_length_swa : 0);
+    facts->v_head_gcd = common_divisor(g->v_length, n_windows > 0 ? g->v_length_swa : 0);
     return BT_OK;
 }
 

@@ -200,6 +200,9 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
         return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_ITEMS, n_parallel, UINT32_MAX / BT_CTX_ALIGN,
                        "%" PRIu32 " sequences are more than contexts can be counted for", n_parallel);
     bt_costs costs = {.n_ubatch = n_ubatch,
+                      .n_parallel = n_parallel,
+                      .type_k = wishes->type_k,
+                      .type_v = wishes->type_v,
                       .ctx_align = BT_CTX_ALIGN * n_parallel,
                       .ctx_step = BT_CTX_ALIGN * n_parallel,
                       .ctx_min = BT_CTX_ALIGN * n_parallel,

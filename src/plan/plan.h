@@ -5,10 +5,20 @@
 #include "base/arena.h"
 #include "burthen.h"
 
+/* A change of one wish, with the cost models that it leads to: what a refusal may suggest. Several of one flag stand
+ * side by side, mildest first. */
+typedef struct bt_alternative {
+    char flag[24], value[24];
+    uint32_t first_cost, n_costs; /* in bt_problem.costs */
+} bt_alternative;
+
 /* Everything the search reads. Borrowed; nothing is written. */
 typedef struct bt_problem {
-    const bt_costs *costs; /* one per micro-batch that may be tried, largest first */
+    const bt_costs *costs; /* the first n_costs are what the wishes allow, best first (docs/design.md P2): KV types, f16
+                            * first; of each the micro-batches, largest first. Behind them those of alternatives. */
     uint32_t n_costs;
+    const bt_alternative *alternatives;
+    uint32_t n_alternatives;
     const bt_plan_unit *units; /* in order of use within a pass; tables last */
     uint32_t n_units;
     bt_wishes wishes;

@@ -79,6 +79,8 @@ extern const char *const bt_place_names[3];
 extern const char *const bt_bound_names[3];
 extern const char *const bt_rung_names[BT_RUNG_COUNT];
 const char *bt_engine_version(void); /* of bt_report_init; NULL if none */
+/* Of a wished KV type: "auto" too. */
+const char *bt_wish_type_name(uint32_t type);
 /* KV bytes of one token over all blocks; false when the architecture's KV is not known. */
 bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, uint64_t *ret);
 /* The last part of a path. */

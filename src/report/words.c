@@ -31,6 +31,10 @@ bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, 
     return true;
 }
 
+const char *bt_wish_type_name(uint32_t type) {
+    return type == BT_TYPE_AUTO ? "auto" : bt_type_name(type);
+}
+
 const char *bt_path_file(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;

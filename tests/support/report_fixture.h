@@ -145,6 +145,8 @@ static inline void fixture_plan(report_fixture *f) {
         .n_ubatch = 512,
         .n_parallel = 2,
         .n_threads = 6,
+        .type_k = 2,
+        .type_v = 8,
         .head_resident = true,
         .n_slots = 2,
         .slot_bytes = 3008194,
