@@ -231,13 +231,13 @@ typedef struct bt_facts {
     uint32_t n_block; /* blocks that are loaded (MTP blocks are not) */
     uint32_t n_head;  /* query heads of block 0 */
     bool tied_head;
-    bool kv_known;      /* false: an architecture whose KV the formulas do not know */
-    char kv_reason[96]; /* why not */
-    bool kv_exact;      /* plain attention only: kv[] is the whole of it */
-    bt_kv_block *kv;    /* [n_block] */
+    bool kv_known;                   /* false: an architecture whose KV the formulas do not know */
+    char kv_reason[96];              /* why not */
+    bool kv_exact;                   /* plain attention only: kv[] is the whole of it */
+    bt_kv_block *kv;                 /* [n_block] */
     uint32_t k_head_gcd, v_head_gcd; /* greatest common divisor of the sizes of KV heads: a cache type's block must
                                       * divide it; 0 = unknown */
-    uint32_t alignment; /* of tensor data, general.alignment */
+    uint32_t alignment;              /* of tensor data, general.alignment */
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;

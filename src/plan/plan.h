@@ -5,6 +5,10 @@
 #include "base/arena.h"
 #include "burthen.h"
 
+/* Below this micro-batch a prompt takes more than four times the weight passes of the default (512): neither context nor
+ * KV types are bought at that price (docs/design.md P2, docs/decisions/009-search.md). */
+#define BT_UBATCH_FLOOR 128u
+
 /* A change of one wish, with the cost models that it leads to: what a refusal may suggest. Several of one flag stand
  * side by side, mildest first. */
 typedef struct bt_alternative {

@@ -6,7 +6,7 @@
  * streamed), the ring (none, several slots, one) and the pins. Head and ring are a row; what a row needs at a context
  * under a cost model is a few additions. So each cost model is asked for the largest context that the budget holds; of
  * those with the largest the first wins (they stand best first), then the first row that fits, and what is left is
- * spent on pins. Micro-batches below UBATCH_FLOOR have a turn of their own, after all others failed. Because need does
+ * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, after all others failed. Because need does
  * not depend on the budget and pins only grow with it, a larger budget never gives a lower rank (P10).
  *
  * Everything is integers. Page tables cost a fraction of all else, so the budget is first cut by it. */
@@ -15,10 +15,6 @@
 #include "plan/search.h"
 
 #include <string.h>
-
-/* Below this a prompt takes more than four times the weight passes of the default micro-batch (512): contexts are not
- * bought at that price (docs/decisions/009-search.md). */
-#define UBATCH_FLOOR 128u
 
 /* ---- prices that do not depend on which units are pinned ---- */
 
@@ -289,7 +285,7 @@ static bool ubatch_is_small(const bt_search *search, const bt_ask *ask, const bt
     uint32_t largest = 0;
     for (uint32_t i = 0; i < ask->n_costs; i++)
         largest = (uint32_t)bt_max_u64(largest, search->costs[ask->first_cost + i].n_ubatch);
-    return costs->n_ubatch < bt_min_u64(UBATCH_FLOOR, largest);
+    return costs->n_ubatch < bt_min_u64(BT_UBATCH_FLOOR, largest);
 }
 
 /* Of the cost models with small micro-batches, or of the others, the first with the largest context. */
