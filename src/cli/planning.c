@@ -77,6 +77,8 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
     bt_plan_unit *units = NULL;
     BT_TRY(bt_costs_units(facts, arena, &units, err));
     *ret_budget = bt_budget_resolve(machine, &options->wishes);
+    bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
+    uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
         .costs = choices.costs,
         .n_costs = choices.n_costs,
@@ -90,6 +92,7 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .budget_bytes = ret_budget->bytes,
         .budget_state = ret_budget->state,
         .budget_source = ret_budget->source,
+        .budget_limit = {limit_bytes != UINT64_MAX, limit_bytes},
         .disk_bytes_per_s = machine->disk_bytes_per_s,
         .memory_bytes_per_s = machine->memory_bytes_per_s,
         .kv_known = facts->kv_known,

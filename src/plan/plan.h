@@ -5,8 +5,8 @@
 #include "base/arena.h"
 #include "burthen.h"
 
-/* Below this micro-batch a prompt takes more than four times the weight passes of the default (512): neither context nor
- * KV types are bought at that price (docs/design.md P2, docs/decisions/009-search.md). */
+/* Below this micro-batch a prompt takes more than four times the weight passes of the default (512): neither context
+ * nor KV types are bought at that price (docs/design.md P2, docs/decisions/009-search.md). */
 #define BT_UBATCH_FLOOR 128u
 
 /* A change of one wish, with the cost models that it leads to: what a refusal may suggest. Several of one flag stand
@@ -31,6 +31,7 @@ typedef struct bt_problem {
     uint64_t budget_bytes;      /* UINT64_MAX = unlimited */
     bt_pool_state budget_state;
     const char *budget_source; /* or NULL */
+    bt_known budget_limit;     /* the most that a larger --ram-budget can give here: what the system enforces */
     bt_known disk_bytes_per_s, memory_bytes_per_s;
     bt_known compute_ns_per_pass; /* measured, else from memory bandwidth */
     bool kv_known;                /* false: verdict unknown, weights exact, nothing guessed */

@@ -6,8 +6,8 @@
  * streamed), the ring (none, several slots, one) and the pins. Head and ring are a row; what a row needs at a context
  * under a cost model is a few additions. So each cost model is asked for the largest context that the budget holds; of
  * those with the largest the first wins (they stand best first), then the first row that fits, and what is left is
- * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, after all others failed. Because need does
- * not depend on the budget and pins only grow with it, a larger budget never gives a lower rank (P10).
+ * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, after all others failed. Because need
+ * does not depend on the budget and pins only grow with it, a larger budget never gives a lower rank (P10).
  *
  * Everything is integers. Page tables cost a fraction of all else, so the budget is first cut by it. */
 #include "base/error.h"

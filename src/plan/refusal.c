@@ -108,7 +108,9 @@ void bt_refusal_make(const bt_search *search, const bt_ask *ask, const bt_minimu
     ring_change(search, ask, &refusal);
     /* the minimum is exact, so whole mebibytes above it fit */
     uint64_t mib = minimum->need_bytes / MIB + (minimum->need_bytes % MIB != 0);
-    change_add_number(&refusal, "--ram-budget", mib, "M", minimum->need_bytes);
+    bt_known limit = search->problem->budget_limit;
+    if (!limit.known || bt_sat_mul_u64(mib, MIB) <= limit.value)
+        change_add_number(&refusal, "--ram-budget", mib, "M", minimum->need_bytes);
     message_make(search, ask, minimum, &refusal);
     *ret = refusal;
 }

@@ -137,6 +137,8 @@ static void add_verdict(bt_text *out, const bt_plan *plan, const bt_facts *facts
     case BT_FITS:
         bt_text_addf(out, "fits: all weights stay in memory, %s", BT_SIZE(plan->planned_bytes));
         if (plan->budget_bytes != UINT64_MAX) bt_text_addf(out, " of %s", BT_SIZE(plan->budget_bytes));
+        if (plan->budget_bytes == UINT64_MAX && plan->wishes.budget_kind == BT_BUDGET_AUTO)
+            bt_text_add(out, "; no budget is kept, because what is available is not known");
         add_forecast(out, plan);
         break;
     case BT_STREAMS:

@@ -251,6 +251,17 @@ static void unknown_architecture(void **state) {
     assert_int_equal(plan.verdict, BT_REFUSED);
 }
 
+/* A larger budget is no way out where the system enforces less. */
+static void budget_is_suggested_within_limits(void **state) {
+    (void)state;
+    problem.budget_limit = (bt_known){true, (1 << 20) - 1};
+    plan_with(fixed(256, 128) + BLOCK - 1);
+    assert_int_equal(plan.refusal.n_changes, 0);
+    problem.budget_limit.value++;
+    plan_with(fixed(256, 128) + BLOCK - 1);
+    assert_string_equal(plan.refusal.changes[0].value, "1M");
+}
+
 /* ---- context ---- */
 
 static void explicit_ctx_is_honoured_or_refused(void **state) {
@@ -753,6 +764,7 @@ int main(void) {
         TEST(forced_keeps_explicit_wishes),
         TEST(unlimited),
         TEST(unknown_architecture),
+        TEST(budget_is_suggested_within_limits),
         TEST(explicit_ctx_is_honoured_or_refused),
         TEST(explicit_ctx_may_shrink),
         TEST(default_ctx),

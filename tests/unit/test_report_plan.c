@@ -557,8 +557,9 @@ static void test_text_of_other_verdicts(void **state) {
     p->wishes.budget_kind = BT_BUDGET_AUTO;
     find_in_text("Requested RAM        auto\n");
     find_in_text("  budget                     none                   asked\n");
-    find_in_text(
-        "Verdict: fits: all weights stay in memory, 8.1 MiB, about 34.3 tokens/s, bound by memory bandwidth\n");
+    find_in_text("Verdict: fits: all weights stay in memory, 8.1 MiB; no budget is kept, because what is available is "
+                 "not known, "
+                 "about 34.3 tokens/s, bound by memory bandwidth\n");
     p->verdict = BT_VERDICT_UNKNOWN;
     fixture.facts.arch = "new\x1b[2J";
     (void)snprintf(fixture.facts.kv_reason, sizeof fixture.facts.kv_reason, "its state is not known");
