@@ -52,7 +52,7 @@ def verify(model, exact, case):
 for model in (harness.SMOLLM2, harness.GEMMA3):
     for exact in (False, True):
         flags = set()
-        for case in CASES:
+        for case in CASES[::2] if exact else CASES:  # a dry run takes a while
             found = verify(model, exact, case)
             print(f"{model.name:36} {'exact' if exact else 'formula':8} {' '.join(map(str, case)):60} {sorted(found)}",
                   flush=True)
