@@ -270,6 +270,7 @@ void bt_facts_close(bt_facts *facts); /* NULL is fine */
 typedef enum bt_choice { BT_AUTO, BT_ON, BT_OFF } bt_choice;
 typedef enum bt_io_mode { BT_IO_AUTO, BT_IO_DIRECT, BT_IO_BUFFERED } bt_io_mode;
 typedef enum bt_policy { BT_POLICY_CTX, BT_POLICY_SPEED } bt_policy;
+typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, BT_ROPE_YARN } bt_rope_scaling;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
 
 #define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
@@ -290,6 +291,9 @@ typedef struct bt_wishes {
     bt_choice stream_head;
     bt_policy policy;
     bt_io_mode io;
+    bt_rope_scaling rope_scaling;
+    uint64_t rope_scale_micro; /* times the trained length x 1e6; 0 = the model's own */
+    uint32_t yarn_orig_ctx;    /* 0 = the model's own */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */

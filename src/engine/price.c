@@ -94,6 +94,9 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .type_k = point->type_k,
         .type_v = point->type_v,
         .flash_attn = wishes->flash_attn,
+        .rope_scaling = wishes->rope_scaling,
+        .rope_scale_micro = wishes->rope_scale_micro,
+        .yarn_orig_ctx = wishes->yarn_orig_ctx,
     };
     uint64_t heap_before = bt_engine_heap_bytes(engine);
     bt_session *session;

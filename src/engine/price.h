@@ -24,7 +24,8 @@ uint64_t bt_price_sampler_bytes(const bt_facts *facts);
 /* A loaded model that waits in a child to be priced. Loading goes on there while the caller does something else. */
 typedef struct bt_pricer bt_pricer;
 
-/* wishes: flash attention and batch; facts and wishes are not needed once this returned. BT_E_NOMEM, BT_E_IO. */
+/* wishes: flash attention, batch and RoPE scaling; facts and wishes are not needed once this returned. BT_E_NOMEM,
+ * BT_E_IO. */
 BT_MUST_CHECK bt_status bt_pricer_open(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                                        bt_pricer **ret_pricer, bt_error *err);
 /* BT_E_IO, code "price_child", when the child died; else the price carries the point's own failure, if any. */

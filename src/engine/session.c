@@ -37,6 +37,9 @@ bt_session_params bt_session_params_of(const bt_plan *plan, uint32_t n_outputs_m
         .type_k = plan->type_k,
         .type_v = plan->type_v,
         .flash_attn = plan->wishes.flash_attn,
+        .rope_scaling = plan->wishes.rope_scaling,
+        .rope_scale_micro = plan->wishes.rope_scale_micro,
+        .yarn_orig_ctx = plan->wishes.yarn_orig_ctx,
     };
 }
 
@@ -52,6 +55,18 @@ static enum llama_flash_attn_type flash_attn_of(bt_choice choice) {
     return LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
+static void set_rope(const bt_session_params *p, struct llama_context_params *params) {
+    static const enum llama_rope_scaling_type types[] = {
+        [BT_ROPE_OF_MODEL] = LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+        [BT_ROPE_NONE] = LLAMA_ROPE_SCALING_TYPE_NONE,
+        [BT_ROPE_LINEAR] = LLAMA_ROPE_SCALING_TYPE_LINEAR,
+        [BT_ROPE_YARN] = LLAMA_ROPE_SCALING_TYPE_YARN,
+    };
+    params->rope_scaling_type = types[p->rope_scaling];
+    if (p->rope_scale_micro > 0) params->rope_freq_scale = 1.0f / ((float)p->rope_scale_micro / 1e6f);
+    params->yarn_orig_ctx = p->yarn_orig_ctx;
+}
+
 static bt_status make_context(bt_session *session, bt_error *err) {
     const bt_session_params *p = &session->params;
     struct llama_context_params params = llama_context_default_params();
@@ -64,6 +79,7 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.flash_attn_type = flash_attn_of(p->flash_attn);
     params.type_k = (enum ggml_type)p->type_k;
     params.type_v = (enum ggml_type)p->type_v;
+    set_rope(p, &params);
     params.op_offload = false;
     params.swa_full = false;
     bt_device *device = bt_engine_device(session->engine);

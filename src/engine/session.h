@@ -13,6 +13,9 @@ typedef struct bt_session_params {
     uint32_t n_outputs_max; /* rows of logits one call may ask for */
     uint32_t type_k, type_v;
     bt_choice flash_attn;
+    bt_rope_scaling rope_scaling;
+    uint64_t rope_scale_micro; /* 0 = the model's own */
+    uint32_t yarn_orig_ctx;    /* 0 = the model's own */
 } bt_session_params;
 
 /* As the plan says, with room for n_outputs_max rows of logits. */

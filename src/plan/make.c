@@ -18,18 +18,30 @@
 #define CTX_DEFAULT_UNTRAINED 2048u /* the seed's default where the file does not say (research notes, seed 2 R9) */
 #define N_BATCH_DEFAULT       2048u /* docs/interfaces.md */
 #define N_SLOTS_DEFAULT       2u
+#define MICRO                 UINT64_C(1000000)
 
 /* ---- wishes ---- */
+
+/* The longest context that an explicit one may be: trained, or stretched from it; 0 = unknown. */
+static uint32_t ctx_reach(const bt_problem *problem) {
+    const bt_wishes *w = &problem->wishes;
+    bool stretches = w->rope_scaling == BT_ROPE_LINEAR || w->rope_scaling == BT_ROPE_YARN;
+    if (!stretches || w->rope_scale_micro <= MICRO) return problem->n_ctx_train;
+    return (uint32_t)bt_min_u64(bt_mul_div_u64(problem->n_ctx_train, w->rope_scale_micro, MICRO), UINT32_MAX);
+}
 
 static bt_status wishes_check(const bt_problem *problem, bt_error *err) {
     const bt_wishes *w = &problem->wishes;
     if (problem->n_costs == 0)
         return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
     /* what libllama makes of the trained length is not above it */
-    if (problem->n_ctx_train > 0 && w->n_ctx > bt_ctx_round(&problem->costs[0], problem->n_ctx_train))
-        return bt_fail(err, BT_E_ARG, "ctx_trained", BT_MEASURE_TOKENS, w->n_ctx, problem->n_ctx_train,
-                       "context %" PRIu32 " is above the %" PRIu32 " tokens the model was trained for", w->n_ctx,
-                       problem->n_ctx_train);
+    uint32_t reach = ctx_reach(problem);
+    if (reach > 0 && w->n_ctx > bt_ctx_round(&problem->costs[0], reach))
+        return bt_fail(err, BT_E_ARG, "ctx_trained", BT_MEASURE_TOKENS, w->n_ctx, reach,
+                       "context %" PRIu32 " is above the %" PRIu32 " tokens the model was trained for%s", w->n_ctx,
+                       problem->n_ctx_train,
+                       reach > problem->n_ctx_train ? ", times --rope-scale"
+                                                    : "; --rope-scaling linear or yarn with --rope-scale stretches it");
     for (uint32_t i = 0; w->n_ubatch > 0 && i < problem->n_costs; i++)
         if (problem->costs[i].n_ubatch != w->n_ubatch)
             return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0,

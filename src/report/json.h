@@ -74,6 +74,7 @@ extern const char *const bt_pool_state_names[4];
 extern const char *const bt_choice_names[3];
 extern const char *const bt_io_names[3];
 extern const char *const bt_policy_names[2];
+extern const char *const bt_rope_scaling_names[4];
 extern const char *const bt_budget_kind_names[3];
 extern const char *const bt_place_names[3];
 extern const char *const bt_bound_names[3];

@@ -60,6 +60,13 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     bt_json_put_text(out, w, "stream_head", bt_choice_names[wishes->stream_head]);
     bt_json_put_text(out, w, "policy", bt_policy_names[wishes->policy]);
     bt_json_put_text(out, w, "io", bt_io_names[wishes->io]);
+    bt_json_put_text(out, w, "rope_scaling", bt_rope_scaling_names[wishes->rope_scaling]);
+    if (wishes->rope_scale_micro > 0) {
+        bt_json_put_real(out, w, "rope_scale", (double)wishes->rope_scale_micro / MICRO);
+    } else {
+        bt_json_put_null(out, w, "rope_scale");
+    }
+    put_count_or_null(out, w, "yarn_orig_ctx", wishes->yarn_orig_ctx);
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {

@@ -82,6 +82,11 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
     w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
+    w->rope_scaling = (bt_rope_scaling)word(in, o, "rope_scaling", bt_rope_scaling_names, 4);
+    bt_known scale = {0};
+    (void)bt_json_micro(in, o, "rope_scale", &scale);
+    w->rope_scale_micro = scale.known ? scale.value : 0;
+    (void)bt_json_u32_or_0(in, o, "yarn_orig_ctx", CTX_MAX, &w->yarn_orig_ctx);
     const json_t *budget = bt_json_object(in, o, "ram_budget");
     bt_json_at(in, "wishes.ram_budget.");
     if (!budget) bt_json_wrong(in, "", "an object is wanted");

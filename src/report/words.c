@@ -12,6 +12,7 @@ const char *const bt_pool_state_names[4] = {"absent", "reported", "failed", "unl
 const char *const bt_choice_names[3] = {"auto", "on", "off"};
 const char *const bt_io_names[3] = {"auto", "direct", "buffered"};
 const char *const bt_policy_names[2] = {"ctx", "speed"};
+const char *const bt_rope_scaling_names[4] = {"model", "none", "linear", "yarn"};
 const char *const bt_budget_kind_names[3] = {"auto", "bytes", "off"};
 const char *const bt_place_names[3] = {"pinned", "streamed", "rows"};
 const char *const bt_bound_names[3] = {"disk", "compute", "memory"};

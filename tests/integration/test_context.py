@@ -108,7 +108,24 @@ def check_room():
     checks.check(b"room for" not in enough.stderr, f"said without need: {enough.stderr!r}")
 
 
-for part in (check_order, check_text, check_context, check_prompts, check_room):
+def check_stretched():
+    """A context above the trained one is an error without a factor that reaches it; with one, positions are llama.cpp's."""
+    above = harness.burthen("plan", MODEL, "-c", 16384)
+    checks.check(above.returncode == 2 and b"--rope-scaling" in above.stderr, f"above: {above.returncode} {above.stderr!r}")
+    stretch = ("--rope-scaling", "yarn", "--rope-scale", "2")
+    plan = harness.plan(MODEL, "-c", 16384, *stretch, budget="2G")
+    checks.check(plan["verdict"] == "fits" and plan["ctx"]["effective"] == 16384, f"stretched: {plan['ctx']}")
+    plain = harness.peer_text(MODEL, n=16)
+    for scaling in (stretch, ("--rope-scaling", "linear", "--rope-scale", "4"),
+                    (*stretch, "--yarn-orig-ctx", "2048")):
+        ours, stats, _ = harness.run(MODEL, "1G", *scaling, n=16)
+        theirs = harness.peer_text(MODEL, *scaling, "-t", stats["plan"]["threads"], n=16)
+        checks.check(harness.same_text(ours, theirs), f"{scaling}: {ours!r} is not {theirs!r}")
+        if "linear" in scaling:
+            checks.check(not harness.same_text(ours, plain), f"{scaling} changes nothing")
+
+
+for part in (check_order, check_text, check_context, check_prompts, check_room, check_stretched):
     print(part.__name__, flush=True)
     part()
 checks.end()

@@ -334,6 +334,18 @@ static void wishes_that_contradict(void **state) {
     assert_string_equal(err.code, "ctx_trained");
     assert_int_equal(err.need, 2049);
     assert_int_equal(err.have, 2048);
+    assert_non_null(strstr(err.text, "--rope-scaling"));
+    problem.wishes.rope_scaling = BT_ROPE_YARN;
+    problem.wishes.rope_scale_micro = 1500000;
+    problem.wishes.n_ctx = 3072;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);
+    assert_int_equal(plan.n_ctx, 3072);
+    problem.wishes.n_ctx = 3073;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+    assert_int_equal(err.have, 3072);
+    problem.wishes.n_ctx = 2049;
+    problem.wishes.rope_scaling = BT_ROPE_NONE; /* a factor that is not used stretches nothing */
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
     problem.n_ctx_train = 2000; /* libllama rounds this up to 2048 */
     problem.wishes.n_ctx = 2048;
     assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);

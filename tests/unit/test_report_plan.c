@@ -65,6 +65,9 @@ static void same_wishes(const bt_wishes *a, const bt_wishes *b) {
     SAME(stream_head);
     SAME(policy);
     SAME(io);
+    SAME(rope_scaling);
+    SAME(rope_scale_micro);
+    SAME(yarn_orig_ctx);
 }
 
 static void same_refusal(const bt_refusal *a, const bt_refusal *b) {
@@ -473,6 +476,7 @@ static void test_text_streams(void **state) {
                "  KV types             q4_0, q8_0\n"
                "  Batch, micro-batch   2048, 512\n"
                "  Sequences, threads   2, 6\n"
+               "  RoPE scaling         yarn, x 2.50\n"
                "  Disk input           direct\n"
                "  Priced by            dry run\n"
                "\n" LEDGER "  budget                 64.0 MiB         67108864  asked\n"
@@ -507,6 +511,7 @@ static void test_text_impossible(void **state) {
                "  KV types             q4_0, q8_0\n"
                "  Batch, micro-batch   2048, 32 (lowered to fit: last digits may differ from llama.cpp's)\n"
                "  Sequences, threads   2, 6\n"
+               "  RoPE scaling         yarn, x 2.50\n"
                "  Disk input           direct\n"
                "  Priced by            dry run\n"
                "\n" LEDGER "  budget                  4.0 MiB          4194304  asked\n"
