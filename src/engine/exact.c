@@ -358,24 +358,26 @@ static bool is_settled(const pricing *p, const bt_plan *plan) {
     return p->asked->wishes.policy == BT_POLICY_CTX || plan->verdict == BT_FITS;
 }
 
+/* Price the models whose micro-batch is small, or the others, and search all that are priced. */
+static bt_status stage(pricing *p, bool small, models *m, bt_plan *ret_plan, bt_error *err) {
+    for (uint32_t i = 0; i < p->asked->n_costs; i++)
+        if ((p->asked->costs[i].n_ubatch < BT_UBATCH_FLOOR) == small) BT_TRY(models_add(p, i, m, err));
+    return search(p, p->asked, m, ret_plan, err);
+}
+
 static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
     models *m = bt_arena_array(p->arena, 1, sizeof *m);
     p->points = bt_arena_array(p->arena, POINT_MAX, sizeof *p->points);
     if (!m || !p->points)
         return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     m->n = 0;
-    uint32_t n = p->asked->n_costs;
     BT_TRY(models_add(p, 0, m, err));
-    BT_TRY(models_add(p, n - 1, m, err));
+    BT_TRY(models_add(p, p->asked->n_costs - 1, m, err));
     BT_TRY(search(p, p->asked, m, ret_plan, err));
-    for (int small = 0; small < 2 && !is_settled(p, ret_plan); small++) {
-        if (small && p->asked->wishes.policy == BT_POLICY_CTX && ret_plan->verdict != BT_REFUSED &&
-            ret_plan->n_ubatch >= BT_UBATCH_FLOOR)
-            break;
-        for (uint32_t i = 0; i < n; i++)
-            if ((p->asked->costs[i].n_ubatch < BT_UBATCH_FLOOR) == (small != 0)) BT_TRY(models_add(p, i, m, err));
-        BT_TRY(search(p, p->asked, m, ret_plan, err));
-    }
+    if (!is_settled(p, ret_plan)) BT_TRY(stage(p, false, m, ret_plan, err));
+    bool runs = ret_plan->verdict != BT_REFUSED && ret_plan->n_ubatch >= BT_UBATCH_FLOOR;
+    bool settled = is_settled(p, ret_plan) || (p->asked->wishes.policy == BT_POLICY_CTX && runs);
+    if (!settled) BT_TRY(stage(p, true, m, ret_plan, err));
     return ret_plan->verdict == BT_REFUSED ? refuse(p, m, ret_plan, err) : BT_OK;
 }
 

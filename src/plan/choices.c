@@ -28,7 +28,7 @@ static const uint32_t ubatches[BT_UBATCH_MAX] = {512, 256, 128, 64, 32};
 #define KV_ALTERNATIVES 2u
 #define NP_ALTERNATIVES 8u /* 256 sequences (LLAMA_MAX_SEQ) halved down to one */
 #define ALTERNATIVE_MAX (KV_ALTERNATIVES + (BT_UBATCH_MAX - 1) + NP_ALTERNATIVES)
-#define MODEL_MAX       ((1 + ALTERNATIVE_MAX) * BT_KV_CHOICE_MAX * BT_UBATCH_MAX)
+#define MODEL_MAX       (UINT64_C(1) * (1 + ALTERNATIVE_MAX) * BT_KV_CHOICE_MAX * BT_UBATCH_MAX)
 
 typedef struct maker {
     const bt_facts *facts;

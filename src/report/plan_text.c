@@ -77,13 +77,15 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     bool type_open = plan->wishes.type_k == BT_TYPE_AUTO || plan->wishes.type_v == BT_TYPE_AUTO;
     bool type_lowered = (plan->wishes.type_k == BT_TYPE_AUTO && plan->type_k != TYPE_F16) ||
                         (plan->wishes.type_v == BT_TYPE_AUTO && plan->type_v != TYPE_F16);
-    bt_row(out, "KV types", "%s, %s%s", bt_type_name(plan->type_k), bt_type_name(plan->type_v),
-           type_lowered ? " (auto, lowered to fit)"
-           : type_open  ? " (auto)"
-                        : "");
+    const char *why = plan->wishes.policy == BT_POLICY_SPEED && plan->verdict != BT_REFUSED ? "for speed" : "to fit";
+    bt_row(out, "KV types", "%s, %s%s%s%s", bt_type_name(plan->type_k), bt_type_name(plan->type_v),
+           type_lowered ? " (auto, lowered "
+           : type_open  ? " (auto"
+                        : "",
+           type_lowered ? why : "", type_open ? ")" : "");
     bool lowered = !plan->exact && plan->wishes.n_ubatch == 0 && plan->n_ubatch < DEFAULT_UBATCH;
-    bt_row(out, "Batch, micro-batch", "%u, %u%s", plan->n_batch, plan->n_ubatch,
-           lowered ? " (lowered to fit: last digits may differ from llama.cpp's)" : "");
+    bt_row(out, "Batch, micro-batch", "%u, %u%s%s%s", plan->n_batch, plan->n_ubatch, lowered ? " (lowered " : "",
+           lowered ? why : "", lowered ? ": last digits may differ from llama.cpp's)" : "");
     bt_row(out, "Sequences, threads", "%u, %u", plan->n_parallel, plan->n_threads);
     if (plan->wishes.rope_scaling != BT_ROPE_OF_MODEL)
         bt_row(out, "RoPE scaling", "%s, x %s", bt_rope_scaling_names[plan->wishes.rope_scaling],
@@ -128,7 +130,7 @@ static void add_streams(bt_text *out, const bt_plan *plan) {
     } else {
         bt_text_add(out, " from a disk whose speed is not known");
     }
-    if (rate.known && plan->forecast.bound != BT_BOUND_DISK)
+    if (rate.known && plan->forecast.bound != BT_BOUND_DISK && plan->n_slots != 1)
         bt_text_addf(out, "; reading keeps up, %s bounds it",
                      plan->forecast.bound == BT_BOUND_COMPUTE ? "computing" : "memory bandwidth");
     if (plan->n_slots == 1) bt_text_add(out, "; with one buffer reading and computing take turns");

@@ -551,6 +551,8 @@ static void test_text_of_other_verdicts(void **state) {
     find_in_text("Verdict: streams: runs from disk, about 34.3 tokens/s, because a token reads 5.7 MiB at 2000 MB/s; "
                  "reading keeps up, computing bounds it\n");
     p->wishes.type_k = BT_TYPE_AUTO;
+    find_in_text("KV types             q4_0, q8_0 (auto, lowered for speed)\n");
+    p->wishes.policy = BT_POLICY_CTX;
     find_in_text("KV types             q4_0, q8_0 (auto, lowered to fit)\n");
     p->type_k = 1;
     find_in_text("KV types             f16, q8_0 (auto)\n");
