@@ -375,7 +375,8 @@ static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
     BT_TRY(models_add(p, p->asked->n_costs - 1, m, err));
     BT_TRY(search(p, p->asked, m, ret_plan, err));
     if (!is_settled(p, ret_plan)) BT_TRY(stage(p, false, m, ret_plan, err));
-    bool runs = ret_plan->verdict != BT_REFUSED && ret_plan->n_ubatch >= BT_UBATCH_FLOOR;
+    uint64_t floor = bt_min_u64(p->ctx_high, (uint64_t)BT_CTX_FLOOR * bt_max_u64(p->asked->costs[0].n_parallel, 1));
+    bool runs = ret_plan->verdict != BT_REFUSED && ret_plan->n_ubatch >= BT_UBATCH_FLOOR && ret_plan->n_ctx >= floor;
     bool settled = is_settled(p, ret_plan) || (p->asked->wishes.policy == BT_POLICY_CTX && runs);
     if (!settled) BT_TRY(stage(p, true, m, ret_plan, err));
     return ret_plan->verdict == BT_REFUSED ? refuse(p, m, ret_plan, err) : BT_OK;

@@ -8,6 +8,8 @@
 /* Below this micro-batch a prompt takes more than four times the weight passes of the default (512): neither context
  * nor KV types are bought at that price (docs/design.md P2, docs/decisions/009-search.md). */
 #define BT_UBATCH_FLOOR 128u
+/* Context, of each sequence, that comes before everything else: the exchange of speed.c, and one more question. */
+#define BT_CTX_FLOOR 1024u
 
 /* A change of one wish, with the cost models that it leads to: what a refusal may suggest. Several of one flag stand
  * side by side, mildest first. */

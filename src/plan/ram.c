@@ -6,8 +6,9 @@
  * streamed), the ring (none, several slots, one) and the pins. Head and ring are a row; what a row needs at a context
  * under a cost model is a few additions. So each cost model is asked for the largest context that the budget holds; of
  * those with the largest the first wins (they stand best first), then the first row that fits, and what is left is
- * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, after all others failed. Because need
- * does not depend on the budget and pins only grow with it, a larger budget never gives a lower rank (P10).
+ * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, where all
+ * others hold less context than BT_CTX_FLOOR. Because need does not depend on the budget and pins only grow with it, a
+ * larger budget never gives a lower rank (P10).
  *
  * Everything is integers. Page tables cost a fraction of all else, so the budget is first cut by it. */
 #include "base/error.h"
@@ -224,6 +225,11 @@ uint32_t bt_ctx_lowest(const bt_ask *ask) {
     return ask->n_ctx_start - bt_ctx_steps(ask) * ask->n_ctx_step;
 }
 
+uint32_t bt_ctx_floor(const bt_search *search, const bt_ask *ask) {
+    uint64_t n_parallel = bt_max_u64(search->costs[ask->first_cost].n_parallel, 1);
+    return (uint32_t)bt_min_u64(ask->n_ctx_start, BT_CTX_FLOOR * n_parallel);
+}
+
 bt_ask bt_ask_with(const bt_search *search, const bt_ask *ask, uint32_t first_cost, uint32_t n_costs) {
     const bt_costs *costs = &search->costs[first_cost];
     bt_ask with = *ask;
@@ -303,9 +309,20 @@ static bool choose(const bt_search *search, const bt_ask *ask, bool small, choic
     return found;
 }
 
+/* The best of all: small micro-batches only for context up to the floor. */
+static bool choose_any(const bt_search *search, const bt_ask *ask, choice *ret) {
+    uint32_t floor = bt_ctx_floor(search, ask);
+    choice small;
+    bool found = choose(search, ask, false, ret);
+    if (found && ret->n_ctx >= floor) return true;
+    if (!choose(search, ask, true, &small)) return found;
+    if (!found || small.n_ctx > ret->n_ctx) *ret = small;
+    return true;
+}
+
 bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ctx) {
     choice c;
-    if (!choose(search, ask, false, &c) && !choose(search, ask, true, &c)) return false;
+    if (!choose_any(search, ask, &c)) return false;
     if (ret_ctx) *ret_ctx = c.n_ctx;
     return true;
 }
@@ -315,7 +332,7 @@ bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ct
 bool bt_search_best(bt_search *search, const bt_ask *ask, bt_candidate *ret) {
     choice c;
     if (ask->policy == BT_POLICY_SPEED) return bt_search_fastest(search, ask, ret);
-    if (!choose(search, ask, false, &c) && !choose(search, ask, true, &c)) return false;
+    if (!choose_any(search, ask, &c)) return false;
     return bt_search_fill(search, c.costs, c.n_ctx, c.row, ask->budget_bytes, ret);
 }
 

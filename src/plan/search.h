@@ -134,6 +134,8 @@ bool bt_search_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt
 /* The most bytes that pins and ring of such a row may take; false when it does not fit in 64 bits. */
 bool bt_search_room(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row,
                     uint64_t budget_bytes, uint64_t *ret_bytes);
+/* The context up to which more context is worth anything: BT_CTX_FLOOR, or the start when that is less. */
+uint32_t bt_ctx_floor(const bt_search *search, const bt_ask *ask);
 /* Contexts that an ask may try: start, start - step, ..., this many steps down. */
 uint32_t bt_ctx_steps(const bt_ask *ask);
 /* The ask under other cost models, which may round contexts another way. */

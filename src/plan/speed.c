@@ -4,8 +4,8 @@
  *
  * What is compared is the time of an exchange: a prompt of EXCHANGE_PROMPT tokens, which takes a pass of the weights
  * for each micro-batch, and EXCHANGE_ANSWER tokens of answer, a pass each. So memory taken from the micro-batch for the
- * sake of pins is paid for where it costs. Context up to CTX_FLOOR comes before time: the fastest context is always the
- * smallest, and one that holds no conversation helps nobody.
+ * sake of pins is paid for where it costs. Context up to BT_CTX_FLOOR comes before time: the fastest context is always
+ * the smallest, and one that holds no conversation helps nobody.
  *
  * Under one cost model time never falls as the context grows, since a smaller context leaves more for pins. The fastest
  * time is therefore the one at the smallest context, and bisection finds the largest context that is as fast. Filling a
@@ -20,7 +20,6 @@
 /* llama-bench's default test: pp512, tg128. */
 #define EXCHANGE_PROMPT 512u
 #define EXCHANGE_ANSWER 128u
-#define CTX_FLOOR       1024u /* of each sequence: that exchange, and one more question */
 
 /* Contexts from start - first step to start - last step. */
 typedef struct span {
@@ -126,8 +125,7 @@ static bool fastest_in(bt_search *search, const bt_ask *ask, span s, bt_candidat
 }
 
 bool bt_search_fastest(bt_search *search, const bt_ask *ask, bt_candidate *ret) {
-    uint64_t n_parallel = bt_max_u64(search->costs[ask->first_cost].n_parallel, 1);
-    uint64_t floor = bt_min_u64(ask->n_ctx_start, CTX_FLOOR * n_parallel);
+    uint32_t floor = bt_ctx_floor(search, ask);
     uint32_t last = bt_ctx_steps(ask);
     uint32_t above = last;
     while (above > 0 && ctx_of(ask, above) < floor)

@@ -126,7 +126,18 @@ static void plan_at(uint64_t budget, bt_arena *arena, bt_plan *ret) {
 
 /* The order of docs/design.md P2 as a vector, the largest is best. Last comes how far the ring is from the largest
  * number: of equals the one with fewer planned bytes; it is not part of what must be monotone. */
-enum { RANK_FIRST, RANK_TIME, RANK_CTX, RANK_F16, RANK_UBATCH, RANK_OVERLAP, RANK_HEAD, RANK_PINS, RANK_RING, RANK_N };
+enum {
+    RANK_FIRST,
+    RANK_SECOND,
+    RANK_CTX,
+    RANK_F16,
+    RANK_UBATCH,
+    RANK_OVERLAP,
+    RANK_HEAD,
+    RANK_PINS,
+    RANK_RING,
+    RANK_N
+};
 typedef struct rank {
     uint64_t at[RANK_N];
 } rank;
@@ -146,11 +157,12 @@ static uint32_t ctx_first(void) {
 
 /* What the policies rank first, written down independently of the planner. read: bytes of a pass from the disk. */
 static void rank_by_policy(rank *r, uint64_t read, bool overlaps) {
+    r->at[RANK_FIRST] = smaller((uint32_t)r->at[RANK_CTX], smaller(1024, ctx_first()));
     if (w.problem.wishes.policy == BT_POLICY_CTX) {
         uint32_t largest = 0;
         for (uint32_t i = 0; i < w.problem.n_costs; i++)
             largest = larger(largest, w.costs[i].n_ubatch);
-        r->at[RANK_FIRST] = r->at[RANK_UBATCH] >= smaller(128, largest);
+        r->at[RANK_SECOND] = r->at[RANK_UBATCH] >= smaller(128, largest);
         return;
     }
     uint64_t weights = 0;
@@ -159,8 +171,7 @@ static void rank_by_policy(rank *r, uint64_t read, bool overlaps) {
     uint64_t disk_ns = read * 1000; /* the rates of world_make */
     uint64_t compute_ns = weights * 200;
     uint64_t pass_ns = !overlaps ? disk_ns + compute_ns : disk_ns > compute_ns ? disk_ns : compute_ns;
-    r->at[RANK_FIRST] = smaller((uint32_t)r->at[RANK_CTX], smaller(1024, ctx_first()));
-    r->at[RANK_TIME] = UINT64_MAX - pass_ns * (128 + (511 + r->at[RANK_UBATCH]) / r->at[RANK_UBATCH]);
+    r->at[RANK_SECOND] = UINT64_MAX - pass_ns * (128 + (511 + r->at[RANK_UBATCH]) / r->at[RANK_UBATCH]);
 }
 
 static rank rank_of(const bt_plan *plan) {

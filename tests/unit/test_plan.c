@@ -398,13 +398,22 @@ static void ubatch_goes_down_when_the_context_needs_it(void **state) {
     assert_true(plan.exact); /* as asked for: nothing was lowered */
 }
 
-/* A prompt is not cut into pieces below 128 for the sake of context. */
+/* A prompt is not cut into pieces below 128 for the sake of context, except for the first 1024 tokens of it. */
 static void small_ubatches_are_the_last_resort(void **state) {
     (void)state;
     problem.n_costs = 4;
     costs[3] = model(F16, CELL, 64);
     plan_with(fixed(2048, 128) + BLOCK - 1); /* holds 2048 tokens at 64 */
     assert_int_equal(plan.n_ctx, 1792);
+    plan_with(fixed(1024, 128) + BLOCK);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.n_ubatch, 128);
+    plan_with(fixed(1024, 128) + BLOCK - 1);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.n_ubatch, 64);
+    plan_with(fixed(1024, 64) + BLOCK - 1); /* 768 at 64, and at 512 */
+    assert_int_equal(plan.n_ctx, 768);
+    assert_int_equal(plan.n_ubatch, 512);
     plan_with(fixed(256, 128) + BLOCK - 1);
     assert_int_equal(plan.n_ubatch, 64);
     assert_int_equal(plan.n_ctx, 256);
