@@ -238,9 +238,11 @@ typedef struct bt_facts {
     bool encoder;       /* turns text into vectors: no cache, no generation */
     bool latent;        /* latent attention (MLA): one row for all heads serves as key and value */
     uint32_t head_k, head_v, head_k_swa, head_v_swa; /* elements of a head, in blocks without and with a window */
-    uint32_t v_width_max; /* widest values of all blocks in the file: what a transposed cache is padded to */
-    bt_kv_block *kv;      /* [n_block] */
-    uint32_t alignment;   /* of tensor data, general.alignment */
+    uint32_t v_width_max;            /* widest values of all blocks in the file: what a transposed cache is padded to */
+    uint32_t k_head_gcd, v_head_gcd; /* greatest common divisor of the sizes of KV heads: a cache type's block must
+                                      * divide it; 0 = unknown */
+    bt_kv_block *kv;                 /* [n_block] */
+    uint32_t alignment;              /* of tensor data, general.alignment */
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;
@@ -273,7 +275,10 @@ void bt_facts_close(bt_facts *facts); /* NULL is fine */
 typedef enum bt_choice { BT_AUTO, BT_ON, BT_OFF } bt_choice;
 typedef enum bt_io_mode { BT_IO_AUTO, BT_IO_DIRECT, BT_IO_BUFFERED } bt_io_mode;
 typedef enum bt_policy { BT_POLICY_CTX, BT_POLICY_SPEED } bt_policy;
+typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, BT_ROPE_YARN } bt_rope_scaling;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
+
+#define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
 
 typedef struct bt_wishes {
     bt_budget_kind budget_kind;
@@ -284,15 +289,18 @@ typedef struct bt_wishes {
     uint32_t n_parallel;     /* sequences; 0 = 1 */
     uint32_t n_batch;        /* 0 = 2048 */
     uint32_t n_ubatch;       /* 0 = 512, lowered when the budget needs it */
-    uint32_t type_k, type_v; /* ggml types; 1 (f16) by default */
+    uint32_t type_k, type_v; /* ggml types; 1 (f16) by default; BT_TYPE_AUTO */
     bt_choice flash_attn;
     uint32_t n_threads; /* 0 = cores allowed */
-    uint32_t n_buffers; /* ring slots; 0 = 2 */
+    uint32_t n_buffers; /* ring slots; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
     bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
+    bt_rope_scaling rope_scaling;
+    uint64_t rope_scale_micro; /* times the trained length x 1e6; 0 = the model's own */
+    uint32_t yarn_orig_ctx;    /* 0 = the model's own */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */
@@ -343,11 +351,13 @@ typedef struct bt_cost {
 } bt_cost;
 
 /* A cost model: everything the search needs beside the units. The product fills it from formulas or from a dry run;
- * tests fill it with the seed's prices (research notes, seed 2, A2 and A3b). One model per micro-batch. */
+ * tests fill it with the seed's prices (research notes, seed 2, A2 and A3b). One model for each pair of KV types and
+ * micro-batch. */
 typedef struct bt_costs {
     bt_cost line[BT_LINE_COUNT]; /* head, ring, pinned: what the line costs beside its units (usually 0) */
-    uint32_t n_ubatch;
-    uint32_t ctx_align;          /* libllama rounds the context up to this: 256 */
+    uint32_t n_ubatch, n_parallel;
+    uint32_t type_k, type_v;     /* of the KV cache */
+    uint32_t ctx_align;          /* libllama rounds the context up to this: 256 for each sequence */
     uint32_t ctx_step;           /* the search steps the context down by this */
     uint32_t ctx_min;            /* lowest context that is tried */
     uint32_t window_cells;       /* cells of a sliding-window cache at full size */
@@ -393,7 +403,8 @@ typedef struct bt_rung {
 
 #define BT_CHANGE_MAX 8
 
-/* A single change of the wishes that would make a refused plan fit; each was verified by planning it. */
+/* A single change of the wishes that would make a refused plan fit; each was verified by planning it. Flag and value
+ * are typed as they stand, after the options that were given: "-ctk" "q8_0 -ctv q8_0". */
 typedef struct bt_change {
     char flag[24];
     char value[24];
@@ -412,7 +423,7 @@ typedef struct bt_refusal {
 typedef struct bt_plan {
     bt_verdict verdict;
     bool forced;
-    bool exact; /* n_ubatch was not lowered: results equal llama.cpp's at its default */
+    bool exact; /* neither KV types nor micro-batch were lowered: results equal llama.cpp's with the same options */
     bool priced_by_dry_run;
     bt_wishes wishes;
     uint32_t n_ctx_requested; /* 0 = not asked for */
@@ -420,6 +431,7 @@ typedef struct bt_plan {
     uint32_t n_ctx_train;
     char ctx_reason[96]; /* why requested and effective differ, else empty */
     uint32_t n_batch, n_ubatch, n_parallel, n_threads;
+    uint32_t type_k, type_v; /* effective, never BT_TYPE_AUTO */
     bool head_resident;
     uint32_t n_slots; /* 0 when nothing streams */
     uint64_t slot_bytes;

@@ -61,12 +61,29 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
     return BT_OK;
 }
 
-/* A prompt that fills the context leaves no room for an answer: refuse, with both numbers, never cut. */
-static bt_status check_prompt(const bt_running *running, uint32_t n_prompt, bt_error *err) {
-    uint32_t n_ctx = bt_session_n_ctx(running->session);
+/* A prompt that does not fit is refused with both numbers, never cut: before weights are read, where it is known. */
+static bt_status check_prompt(bt_engine *engine, const bt_plan *plan, const void *user, bt_error *err) {
+    const bt_text *prompt = user;
+    int32_t *tokens = NULL;
+    uint32_t n_prompt = 0;
+    BT_TRY(bt_session_tokenize(engine, bt_text_str(prompt), prompt->n_bytes, true, true, &tokens, &n_prompt, err));
+    bt_heap_free(tokens);
+    uint32_t n_ctx = plan->n_ctx / (plan->n_parallel > 0 ? plan->n_parallel : 1);
     if (n_prompt <= n_ctx) return BT_OK;
     return bt_fail(err, BT_E_ARG, "prompt_tokens", BT_MEASURE_TOKENS, n_prompt, n_ctx,
-                   "the prompt has %u tokens, the context holds %u", n_prompt, n_ctx);
+                   "the prompt has %u tokens, the context holds %u%s", n_prompt, n_ctx,
+                   plan->n_parallel > 1 ? " for each sequence" : "");
+}
+
+/* An answer that was asked for and cannot be whole is said before it begins. */
+static void say_room(const bt_running *running, uint32_t n_prompt) {
+    /* the last token needs no cell: it is not decoded */
+    uint64_t n_room = (uint64_t)bt_session_n_ctx(running->session) - n_prompt + 1;
+    int32_t n_wanted = running->options->n_predict;
+    if (running->options->quiet || n_wanted < 0 || (uint64_t)n_wanted <= n_room) return;
+    (void)fprintf(stderr,
+                  "the context of %u tokens has room for %u of the %d tokens asked for: generation will stop there\n",
+                  bt_session_n_ctx(running->session), (unsigned)n_room, n_wanted);
 }
 
 static bt_status generate(bt_running *running, const bt_text *prompt, const char *grammar, output *out,
@@ -89,8 +106,8 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
         .on_token = on_token,
         .user = out,
     };
-    bt_status status = check_prompt(running, n, err);
-    if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);
+    say_room(running, n);
+    bt_status status = bt_generate(running->session, tokens, n, &params, ret, err);
     bt_heap_free(tokens);
     return status;
 }
@@ -178,7 +195,7 @@ static int open_and_run(const bt_cli_options *options, const char *model, const 
         (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory to run");
         return bt_cli_fail(&err);
     }
-    int code = bt_running_open(options, model, bt_planning_one_row, running);
+    int code = bt_running_open_checked(options, model, bt_planning_one_row, check_prompt, prompt, running);
     if (code == 0) {
         code = run_with(running, prompt, grammar);
         bt_running_close(running);

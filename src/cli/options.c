@@ -18,12 +18,14 @@
 #define GENERATES  (BT_CLI_RUN | BT_CLI_BENCH)
 #define CTX_MAX    1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
 #define THREAD_MAX 4096.0       /* as in machine.json */
+#define ROPE_MAX   1000.0       /* far above what any model bears; a double of micros stays exact */
 #define SLOT_MAX   64.0         /* a ring deeper than the reader's queue holds only waiting bytes */
 /* llama.cpp's defaults for the samplers (common/common.h). */
 #define TEMPERATURE 0.8
 #define TOP_K       40
 #define TOP_P       0.95
 #define MIN_P       0.05
+#define MICRO       1e6
 
 static bt_status parse_budget(const char *value, void *target, bt_error *err) {
     bt_cli_options *options = target;
@@ -38,12 +40,12 @@ static bt_status parse_budget(const char *value, void *target, bt_error *err) {
 
 static bt_status parse_type(const char *value, const char *flag, uint32_t *ret, bt_error *err) {
     if (strcmp(value, "auto") == 0) {
-        return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                       "%s auto is not in this version; name a type, such as f16 or q8_0", flag);
+        *ret = BT_TYPE_AUTO;
+        return BT_OK;
     }
     if (bt_type_by_name(value, ret)) return BT_OK;
     return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                   "%s wants a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
+                   "%s wants auto, or a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
 }
 
 static bt_status parse_type_k(const char *value, void *target, bt_error *err) {
@@ -52,6 +54,17 @@ static bt_status parse_type_k(const char *value, void *target, bt_error *err) {
 
 static bt_status parse_type_v(const char *value, void *target, bt_error *err) {
     return parse_type(value, "--cache-type-v", &((bt_cli_options *)target)->wishes.type_v, err);
+}
+
+static bt_status parse_rope_scaling(const char *value, void *target, bt_error *err) {
+    static const char *const names[] = {"none", "linear", "yarn"};
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(value, names[i]) != 0) continue;
+        ((bt_cli_options *)target)->wishes.rope_scaling = (bt_rope_scaling)(BT_ROPE_NONE + i);
+        return BT_OK;
+    }
+    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                   "--rope-scaling wants none, linear or yarn, not \"%s\"", value);
 }
 
 /* ---- what this version cannot do -------------------------------------------------------------------------------- */
@@ -162,7 +175,7 @@ const bt_option bt_cli_option_table[] = {
      WISH(type_k),
      .parse = parse_type_k,
      .arg = "TYPE",
-     .help = "type of the KV cache's keys",
+     .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
      .commands = ALL_MODEL},
     {.name = "cache-type-v",
@@ -171,7 +184,7 @@ const bt_option bt_cli_option_table[] = {
      WISH(type_v),
      .parse = parse_type_v,
      .arg = "TYPE",
-     .help = "type of the KV cache's values",
+     .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
      .commands = ALL_MODEL},
     {.name = "flash-attn",
@@ -214,6 +227,31 @@ const bt_option bt_cli_option_table[] = {
      .choices = "auto|on|off",
      .help = "let weights use the memory of the context until the context needs it",
      .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "rope-scaling",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(rope_scaling),
+     .parse = parse_rope_scaling,
+     .arg = "TYPE",
+     .help = "how positions are stretched over a context above the trained one: none, linear or yarn",
+     .shown_default = "what the model says",
+     .commands = ALL_MODEL},
+    {.name = "rope-scale",
+     .kind = BT_OPTION_REAL,
+     AT(rope_scale),
+     .min = 0.001,
+     .max = ROPE_MAX,
+     .arg = "X",
+     .help = "by how much: the context may be X times the trained one",
+     .shown_default = "what the model says",
+     .commands = ALL_MODEL},
+    {.name = "yarn-orig-ctx",
+     .kind = BT_OPTION_U32,
+     WISH(yarn_orig_ctx),
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "context that YaRN starts from",
+     .shown_default = "the trained length",
      .commands = ALL_MODEL},
     {.name = "policy",
      .kind = BT_OPTION_CHOICE,
@@ -517,5 +555,6 @@ bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *ar
     BT_TRY(bt_options_parse(bt_cli_option_table, bt_cli_option_count, (uint32_t)command, argc, argv, environ_get, ret,
                             args, err));
     if (ret->greedy) ret->temperature = 0;
+    ret->wishes.rope_scale_micro = (uint64_t)(ret->rope_scale * MICRO + 0.5);
     return BT_OK;
 }

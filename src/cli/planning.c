@@ -13,7 +13,7 @@
 #include "cli/base_costs.h"
 #include "engine/exact.h"
 #include "engine/speed.h"
-#include "plan/costs.h"
+#include "plan/choices.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
 #include "report/report.h"
@@ -22,11 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* docs/interfaces.md: defaults of -b and -ub, and the cap of an unasked context. */
-#define DEFAULT_BATCH   2048u
-#define CTX_DEFAULT_CAP 4096u
-
-static const uint32_t ubatches[BT_UBATCH_MAX] = {512, 256, 128, 64, 32};
+#define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     bool standard = strcmp(path, "-") == 0;
@@ -72,38 +68,22 @@ bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *ma
     return wishes;
 }
 
-uint32_t bt_planning_ubatches(const bt_wishes *wishes, uint32_t ret_n_ubatch[BT_UBATCH_MAX]) {
-    if (wishes->n_ubatch > 0) {
-        ret_n_ubatch[0] = wishes->n_ubatch;
-        return 1;
-    }
-    /* libllama takes the smaller of batch and micro-batch. */
-    uint32_t n_batch = wishes->n_batch ? wishes->n_batch : DEFAULT_BATCH;
-    uint32_t n = 0;
-    if (n_batch < ubatches[0]) ret_n_ubatch[n++] = n_batch;
-    for (uint32_t i = 0; i < BT_UBATCH_MAX && n < BT_UBATCH_MAX; i++) {
-        if (ubatches[i] <= n_batch && (n == 0 || ubatches[i] < ret_n_ubatch[n - 1])) ret_n_ubatch[n++] = ubatches[i];
-    }
-    return n;
-}
-
 bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                               bt_arena *arena, bt_budget *ret_budget, bt_problem *ret_problem, bt_error *err) {
     const bt_wishes wishes = bt_planning_wishes(options, machine);
     const bt_base_costs base = bt_base_costs_of(facts);
-    uint32_t n_ubatch[BT_UBATCH_MAX];
-    uint32_t n_costs = bt_planning_ubatches(&wishes, n_ubatch);
-    bt_costs *costs = bt_arena_array(arena, n_costs, sizeof *costs);
-    if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    for (uint32_t i = 0; i < n_costs; i++) {
-        BT_TRY(bt_costs_formula(facts, &wishes, &base, n_ubatch[i], &costs[i], err));
-    }
+    bt_choices choices;
+    BT_TRY(bt_choices_make(facts, &wishes, &base, arena, &choices, err));
     bt_plan_unit *units = NULL;
     BT_TRY(bt_costs_units(facts, arena, &units, err));
     *ret_budget = bt_budget_resolve(machine, &options->wishes);
+    bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
+    uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
-        .costs = costs,
-        .n_costs = n_costs,
+        .costs = choices.costs,
+        .n_costs = choices.n_costs,
+        .alternatives = choices.alternatives,
+        .n_alternatives = choices.n_alternatives,
         .units = units,
         .n_units = facts->n_units,
         .wishes = wishes,
@@ -112,6 +92,7 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .budget_bytes = ret_budget->bytes,
         .budget_state = ret_budget->state,
         .budget_source = ret_budget->source,
+        .budget_limit = {limit_bytes != UINT64_MAX, limit_bytes},
         .disk_bytes_per_s = machine->disk_bytes_per_s,
         .memory_bytes_per_s = machine->memory_bytes_per_s,
         .kv_known = facts->kv_known,

@@ -7,8 +7,6 @@
 #include "engine/exact.h"
 #include "plan/plan.h"
 
-/* Micro-batches that are tried when none was asked for, largest first (docs/design.md S1). */
-#define BT_UBATCH_MAX 5
 /* Largest arena that planning needs: 65,536 units of some tens of bytes, and the search's tables. */
 #define BT_PLANNING_ARENA_BYTES (256u << 20)
 
@@ -16,8 +14,6 @@
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
-/* The micro-batches to try, largest first; how many. */
-uint32_t bt_planning_ubatches(const bt_wishes *wishes, uint32_t ret_n_ubatch[BT_UBATCH_MAX]);
 /* What there is to decide, priced by formula. budget: must live as long as the problem. */
 BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts,
                                             const bt_machine *machine, bt_arena *arena, bt_budget *ret_budget,

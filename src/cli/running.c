@@ -102,7 +102,18 @@ static bool show_progress(uint64_t done, uint64_t total, void *user) {
     return signal_came == 0;
 }
 
-static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err) {
+typedef struct load_check {
+    bt_running_check check;
+    const bt_plan *plan;
+    const void *user;
+} load_check;
+
+static bt_status ask_check(bt_engine *engine, void *user, bt_error *err) {
+    const load_check *c = user;
+    return c->check(engine, c->plan, c->user, err);
+}
+
+static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
     static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
     const bt_plan *plan = &running->plan;
     load_progress progress = {&running->terminal, bt_os_now_ns()};
@@ -113,6 +124,8 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err)
         .n_threads = plan->n_threads,
         .progress = show_progress,
         .progress_user = &progress,
+        .check = check->check ? ask_check : NULL,
+        .check_user = check,
     };
     bt_status status = bt_engine_open(&params, &running->engine, err);
     bt_terminal_bar_end(&running->terminal);
@@ -146,13 +159,19 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
 }
 
 int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running) {
+    return bt_running_open_checked(options, model, outputs, NULL, NULL, running);
+}
+
+int bt_running_open_checked(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
+                            bt_running_check check, const void *user, bt_running *running) {
     memset(running, 0, sizeof *running);
     running->options = options;
     bt_terminal_open(&running->terminal, stderr, NULL);
     catch_signals();
     int code = open_and_plan(running, model, outputs);
     bt_error err = {0};
-    if (code == 0 && load(running, outputs, &err) != BT_OK) code = bt_running_fail(&err);
+    load_check asked = {check, &running->plan, user};
+    if (code == 0 && load(running, outputs, &asked, &err) != BT_OK) code = bt_running_fail(&err);
     if (code != 0) bt_running_close(running);
     return code;
 }

@@ -24,6 +24,11 @@ typedef struct bt_running {
  * refused, load and make a context. Returns 0 when running, else the exit code, with everything said and closed.
  * outputs: rows of logits the command needs. */
 int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running);
+/* The same, with a question that is asked as soon as there is a vocabulary: before weights are read, and so before a
+ * prompt that cannot fit has cost anything. Its failure ends the opening. */
+typedef bt_status (*bt_running_check)(bt_engine *engine, const bt_plan *plan, const void *user, bt_error *err);
+int bt_running_open_checked(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
+                            bt_running_check check, const void *user, bt_running *running);
 void bt_running_close(bt_running *running);
 
 /* Lines, peaks and device counters now; what the command counted itself is left as it is. */

@@ -184,6 +184,7 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     (void)malloc_trim(0);
     engine->load.vocab_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
     bt_account_note(engine->account, BT_LINE_VOCAB, engine->load.vocab_bytes);
+    if (engine->params.check) BT_TRY(engine->params.check(engine, engine->params.check_user, err));
     BT_TRY(bt_device_start(engine->device, engine->params.progress, engine->params.progress_user, err));
     bt_device_set_phase(engine->device, BT_PHASE_CONTEXT);
     engine->load.load_ns = bt_os_now_ns() - start_ns;

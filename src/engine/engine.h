@@ -25,6 +25,10 @@ typedef struct bt_engine_params {
     bool measuring; /* a dry run: nothing is read but the header, nothing computed */
     bt_device_progress progress;
     void *progress_user;
+    /* Asked when the vocabulary is there and no weight was read: a failure ends the opening, and is its failure. NULL
+     * is fine. */
+    bt_status (*check)(bt_engine *engine, void *user, bt_error *err);
+    void *check_user;
 } bt_engine_params;
 
 /* What loading left behind, measured. */

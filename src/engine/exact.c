@@ -2,10 +2,15 @@
  *
  * exact.c: planning with libllama's own numbers.
  *
- * Each micro-batch is priced at the smallest and at the largest context that may be chosen; in between, a line grows at
- * most linearly with the context, except for sliding windows, which bend it upwards. So the plan made from the straight
- * line is checked: the context it chose is priced itself, and the plan made again with that price, stepping down if it
- * does not fit after all. The bound is a few tries; each costs one dry run. */
+ * A cost model (KV types and micro-batch) is priced at the smallest and at the largest context that may be chosen; in
+ * between, a line grows at most linearly with the context, except for sliding windows, which bend it upwards. So the
+ * plan made from the straight lines is checked: the point it chose is priced itself, and the plan made again with that
+ * price. Where it does not hold after all, the model's lines are raised to it and the search is run again.
+ *
+ * Each point costs a dry run, so models are priced as the search comes to need them: the best and the cheapest (for the
+ * ladder's minimum), which is all where the best holds the whole context; then the others; alternatives only for a
+ * refusal, at the lowest context, where it is decided whether they fit. No point is priced twice. The bound is
+ * POINT_MAX. */
 
 #include "engine/exact.h"
 
@@ -13,19 +18,73 @@
 #include "base/size.h"
 #include "engine/price.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define UBATCH_MAX 8u /* micro-batches of one problem: 512 halved down to 32 are five */
-#define TRIES_MAX  6u
+#define POINT_MAX                                                                                                      \
+    128u /* two contexts of a model: at most 10 of the wishes and 14 alternatives, and what is checked                 \
+          */
+#define TRIES_MAX 8u
+#define CTX_TRIES 4u
+#define MODEL_MAX 24u
+
+typedef struct priced {
+    bt_price_point point;
+    bt_price price;
+} priced;
 
 typedef struct pricing {
     const bt_facts *facts;
-    const bt_problem *problem;
+    const bt_problem *asked; /* its costs are formulas */
     uint64_t base_bytes;
-    uint32_t n_threads;
     bt_outputs_fn outputs;
     bt_arena *arena;
+    bt_pricer *pricer;
+    priced *points; /* [POINT_MAX] */
+    uint32_t n_points;
+    uint32_t ctx_low, ctx_high; /* that bound the search */
 } pricing;
+
+/* The models that are priced so far, in the order of the problem's. */
+typedef struct models {
+    bt_costs costs[MODEL_MAX];
+    uint32_t of[MODEL_MAX]; /* in the problem */
+    uint32_t n;
+} models;
+
+/* ---- points ---- */
+
+static bool same_point(const bt_price_point *a, const bt_price_point *b) {
+    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->n_parallel == b->n_parallel &&
+           a->type_k == b->type_k && a->type_v == b->type_v;
+}
+
+/* BT_OK with a price whose error says that libllama cannot have it. */
+static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const bt_price **ret, bt_error *err) {
+    bt_price_point point = {.n_ctx = n_ctx,
+                            .n_ubatch = model->n_ubatch,
+                            .n_parallel = model->n_parallel,
+                            .n_outputs_max = p->outputs(n_ctx, model->n_ubatch),
+                            .type_k = model->type_k,
+                            .type_v = model->type_v};
+    for (uint32_t i = 0; i < p->n_points; i++)
+        if (same_point(&p->points[i].point, &point)) {
+            *ret = &p->points[i].price;
+            return BT_OK;
+        }
+    if (p->n_points == POINT_MAX)
+        return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_ITEMS, POINT_MAX + 1, POINT_MAX,
+                       "planning took more than %u dry runs", POINT_MAX);
+    priced *entry = &p->points[p->n_points];
+    BT_TRY(bt_pricer_price(p->pricer, &point, &entry->price, err));
+    entry->point = point;
+    p->n_points++;
+    *ret = &entry->price;
+    return BT_OK;
+}
+
+/* ---- lines ---- */
 
 static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high, uint32_t ctx_low, uint32_t ctx_high) {
     bt_cost *cost = &costs->line[line];
@@ -73,127 +132,265 @@ static void keep_exact_kv(const pricing *p, const bt_costs *formula, const bt_pr
     if (ledger.bytes[BT_LINE_KV] == high->kv_bytes) costs->line[BT_LINE_KV] = formula->line[BT_LINE_KV];
 }
 
-static bt_status price_models(const pricing *p, uint32_t ctx_low, uint32_t ctx_high, bt_costs *costs, uint32_t *ret_n,
-                              bt_error *err) {
-    const bt_problem *problem = p->problem;
-    uint32_t n = (uint32_t)bt_min_u64(problem->n_costs, UBATCH_MAX);
-    bt_price_point points[2 * UBATCH_MAX];
-    bt_price *prices = bt_arena_array(p->arena, 2 * (uint64_t)n, sizeof *prices);
-    if (!prices) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t n_ubatch = problem->costs[i].n_ubatch;
-        /* Below its own size a micro-batch is cut to the context: another graph, off the line. */
-        uint32_t low = (uint32_t)bt_min_u64(bt_max_u64(ctx_low, n_ubatch), ctx_high);
-        points[(size_t)2 * i] = (bt_price_point){low, n_ubatch, p->outputs(low, n_ubatch)};
-        points[(size_t)2 * i + 1] = (bt_price_point){ctx_high, n_ubatch, p->outputs(ctx_high, n_ubatch)};
-    }
-    BT_TRY(bt_price_points(p->facts, &problem->wishes, p->n_threads, points, 2 * n, prices, err));
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 2 * i; k < 2 * i + 2; k++)
-            if (prices[k].error.status != BT_OK) {
-                if (err) *err = prices[k].error;
-                return prices[k].error.status;
-            }
-        fit(p, &problem->costs[i], &prices[(size_t)2 * i], &prices[(size_t)2 * i + 1], &costs[i]);
-        keep_exact_kv(p, &problem->costs[i], &prices[(size_t)2 * i + 1], &costs[i]);
-    }
-    *ret_n = n;
+/* Which price a model has at two contexts. Below its own size a micro-batch is cut to the context: another graph, off
+ * the line. ret_error: of the point that cannot be had, if any. */
+static bt_status model_price(pricing *p, const bt_costs *formula, uint32_t ctx_low, bt_costs *ret,
+                             bt_error *ret_unpriced, bt_error *err) {
+    uint32_t low = (uint32_t)bt_min_u64(bt_max_u64(ctx_low, formula->n_ubatch), p->ctx_high);
+    const bt_price *at_low = NULL;
+    const bt_price *at_high = NULL;
+    BT_TRY(price_of(p, formula, p->ctx_high, &at_high, err));
+    BT_TRY(price_of(p, formula, low, &at_low, err));
+    *ret_unpriced = at_high->error.status != BT_OK ? at_high->error : at_low->error;
+    if (ret_unpriced->status != BT_OK) return BT_OK;
+    fit(p, formula, at_low, at_high, ret);
+    keep_exact_kv(p, formula, at_high, ret);
     return BT_OK;
 }
 
-/* Contexts that bound the search. */
-static void context_range(const bt_problem *problem, uint32_t *ret_low, uint32_t *ret_high) {
-    uint32_t high = problem->wishes.n_ctx;
-    if (high == 0) {
-        high = problem->n_ctx_default_cap;
-        if (problem->n_ctx_train > 0) high = (uint32_t)bt_min_u64(high, problem->n_ctx_train);
+/* Price a model of the problem and put it in its place, unless it is there. Types that were asked for must be had;
+ * those that auto may take are left out where libllama refuses them. */
+static bt_status models_add(pricing *p, uint32_t of, models *m, bt_error *err) {
+    uint32_t at = 0;
+    while (at < m->n && m->of[at] < of)
+        at++;
+    if ((at < m->n && m->of[at] == of) || m->n == MODEL_MAX) return BT_OK;
+    const bt_costs *formula = &p->asked->costs[of];
+    bt_costs costs;
+    bt_error unpriced;
+    BT_TRY(model_price(p, formula, p->ctx_low, &costs, &unpriced, err));
+    bool asked = formula->type_k == p->asked->costs[0].type_k && formula->type_v == p->asked->costs[0].type_v;
+    if (unpriced.status != BT_OK) {
+        if (!asked) return BT_OK;
+        if (err) *err = unpriced;
+        return unpriced.status;
     }
-    uint32_t low = problem->wishes.n_ctx && !problem->wishes.allow_ctx_reduction ? high : problem->costs[0].ctx_min;
-    *ret_low = (uint32_t)bt_min_u64(low, high);
-    *ret_high = high;
+    memmove(&m->costs[at + 1], &m->costs[at], (m->n - at) * sizeof *m->costs);
+    memmove(&m->of[at + 1], &m->of[at], (m->n - at) * sizeof *m->of);
+    m->costs[at] = costs;
+    m->of[at] = of;
+    m->n++;
+    return BT_OK;
 }
 
-/* Plan at one context and micro-batch with the prices of exactly that point. */
-static bt_status plan_at(const pricing *p, const bt_costs *model, uint32_t n_ctx, bt_arena *arena, bt_plan *ret_plan,
+/* ---- one point, checked ---- */
+
+/* Lines that an exact price found too low are raised to it. */
+static void raise_lines(bt_costs *model, const bt_costs *exact, uint32_t n_ctx) {
+    bt_ledger want;
+    bt_ledger have;
+    if (!bt_costs_at(exact, n_ctx, &want) || !bt_costs_at(model, n_ctx, &have)) return;
+    for (int i = 0; i < BT_LINE_COUNT; i++)
+        model->line[i].fixed_bytes =
+            bt_sat_add_u64(model->line[i].fixed_bytes, bt_sat_sub_u64(want.bytes[i], have.bytes[i]));
+    model->load_peak_bytes = bt_max_u64(model->load_peak_bytes, exact->load_peak_bytes);
+}
+
+/* Plan at one context and cost model with the prices of exactly that point. */
+static bt_status plan_at(pricing *p, const bt_problem *problem, bt_costs *model, uint32_t n_ctx, bt_plan *ret_plan,
                          bt_error *err) {
-    bt_price_point point = {n_ctx, model->n_ubatch, p->outputs(n_ctx, model->n_ubatch)};
-    bt_price price;
-    BT_TRY(bt_price_points(p->facts, &p->problem->wishes, p->n_threads, &point, 1, &price, err));
-    if (price.error.status != BT_OK) {
-        if (err) *err = price.error;
-        return price.error.status;
+    const bt_price *price = NULL;
+    BT_TRY(price_of(p, model, n_ctx, &price, err));
+    if (price->error.status != BT_OK) {
+        if (err) *err = price->error;
+        return price->error.status;
     }
-    bt_costs costs;
-    fit(p, model, &price, &price, &costs);
-    costs.ctx_min = n_ctx;
-    bt_problem problem = *p->problem;
-    problem.costs = &costs;
-    problem.n_costs = 1;
-    problem.n_ctx_default_cap = n_ctx;
-    problem.wishes.n_ctx = problem.wishes.n_ctx ? n_ctx : 0;
-    return bt_plan_make(&problem, arena, ret_plan, err);
+    bt_costs *exact = bt_arena_array(p->arena, 1, sizeof *exact);
+    if (!exact) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    fit(p, model, price, price, exact);
+    exact->ctx_min = n_ctx;
+    bt_problem at = *problem;
+    at.costs = exact;
+    at.n_costs = 1;
+    at.n_alternatives = 0;
+    at.n_ctx_default_cap = n_ctx;
+    at.wishes.n_ctx = at.wishes.n_ctx ? n_ctx : 0;
+    BT_TRY(bt_plan_make(&at, p->arena, ret_plan, err));
+    if (ret_plan->verdict == BT_REFUSED) raise_lines(model, exact, n_ctx);
+    return BT_OK;
 }
 
 /* The plan made with the prices of one point speaks of the search that led there. */
-static void keep_search(const bt_problem *problem, const bt_plan *first, bt_plan *plan) {
-    plan->wishes = problem->wishes;
-    plan->n_ctx_requested = problem->wishes.n_ctx;
+static void keep_search(const bt_problem *asked, const bt_plan *first, bt_plan *plan) {
+    plan->wishes = asked->wishes;
+    plan->n_ctx_requested = asked->wishes.n_ctx;
     memcpy(plan->ctx_reason, first->ctx_reason, sizeof plan->ctx_reason);
     memcpy(plan->ladder, first->ladder, sizeof plan->ladder);
     plan->exact = first->exact;
     plan->priced_by_dry_run = true;
 }
 
-static const bt_costs *model_of(const bt_problem *problem, uint32_t n_ubatch) {
-    for (uint32_t i = 0; i < problem->n_costs; i++)
-        if (problem->costs[i].n_ubatch == n_ubatch) return &problem->costs[i];
-    return &problem->costs[0];
+static bt_costs *model_of(models *m, const bt_plan *plan) {
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->costs[i].n_ubatch == plan->n_ubatch && m->costs[i].type_k == plan->type_k &&
+            m->costs[i].type_v == plan->type_v)
+            return &m->costs[i];
+    return &m->costs[0]; /* a batch smaller than the micro-batch that was asked for */
 }
 
-/* From here on no context above n_ctx is tried. */
-static void lower_context(bt_problem *problem, uint32_t n_ctx) {
-    problem->n_ctx_default_cap = n_ctx;
-    if (problem->wishes.n_ctx != 0) problem->wishes.n_ctx = n_ctx;
+static bt_problem problem_of(const bt_problem *asked, const models *m) {
+    bt_problem problem = *asked;
+    problem.costs = m->costs;
+    problem.n_costs = m->n;
+    problem.n_alternatives = 0;
+    problem.kv_known = true; /* libllama was asked: every architecture is known */
+    return problem;
 }
 
-static bt_status search(const pricing *p, const bt_problem *asked, bt_problem *priced, bt_arena *arena,
-                        bt_plan *ret_plan, bt_error *err) {
-    bool may_shrink = asked->wishes.n_ctx == 0 || asked->wishes.allow_ctx_reduction;
+/* The best plan under the models priced so far. */
+static bt_status search(pricing *p, const bt_problem *asked, models *m, bt_plan *ret_plan, bt_error *err) {
+    bt_problem problem = problem_of(asked, m);
     bt_plan best_ladder = {0};
     for (uint32_t tries = 0; tries < TRIES_MAX; tries++) {
         bt_plan first;
-        BT_TRY(bt_plan_make(priced, arena, &first, err));
+        BT_TRY(bt_plan_make(&problem, p->arena, &first, err));
         if (tries == 0) best_ladder = first;
-        if (first.verdict == BT_REFUSED) {
-            *ret_plan = first;
-            keep_search(asked, &best_ladder, ret_plan);
-            return BT_OK;
-        }
-        const bt_costs *model = model_of(priced, first.n_ubatch);
-        bt_plan plan;
-        BT_TRY(plan_at(p, model, first.n_ctx, arena, &plan, err));
         memcpy(first.ladder, best_ladder.ladder, sizeof first.ladder);
-        keep_search(asked, &first, &plan);
-        *ret_plan = plan;
-        if (plan.verdict != BT_REFUSED || !may_shrink || first.n_ctx <= model->ctx_min) return BT_OK;
-        lower_context(priced, first.n_ctx - model->ctx_step);
+        first.priced_by_dry_run = true;
+        *ret_plan = first;
+        if (first.verdict == BT_REFUSED) return BT_OK;
+        bt_costs *model = model_of(m, &first);
+        BT_TRY(plan_at(p, &problem, model, first.n_ctx, ret_plan, err));
+        keep_search(asked, &first, ret_plan);
+        if (ret_plan->verdict != BT_REFUSED) return BT_OK;
     }
     return BT_OK; /* the last refusal, with what it would need */
 }
 
+/* ---- refusals ---- */
+
+/* The cheapest model of each alternative, at the lowest context. */
+static bt_status alternatives_price(pricing *p, uint32_t ctx_lowest, bt_costs *costs, uint32_t n_costs,
+                                    bt_alternative *others, uint32_t *ret_n, bt_error *err) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->asked->n_alternatives && n_costs + n < MODEL_MAX; i++) {
+        const bt_alternative *other = &p->asked->alternatives[i];
+        const bt_costs *formula = &p->asked->costs[other->first_cost + other->n_costs - 1];
+        uint32_t n_ctx = (uint32_t)bt_max_u64(ctx_lowest, formula->ctx_min);
+        if (p->asked->wishes.n_ctx == 0 || p->asked->wishes.allow_ctx_reduction) n_ctx = formula->ctx_min;
+        const bt_price *price = NULL;
+        BT_TRY(price_of(p, formula, n_ctx, &price, err));
+        if (price->error.status != BT_OK) continue;
+        fit(p, formula, price, price, &costs[n_costs + n]);
+        others[n] = *other;
+        others[n].first_cost = n_costs + n;
+        others[n].n_costs = 1;
+        n++;
+    }
+    *ret_n = n;
+    return BT_OK;
+}
+
+/* The least budget at which a problem runs, checked: the lines may promise a little less. */
+static bt_status need_check(pricing *p, const bt_problem *asked, models *m, uint64_t *need_bytes, bt_error *err) {
+    bt_problem problem = *asked;
+    for (uint32_t i = 0; i < CTX_TRIES; i++) {
+        bt_plan plan;
+        problem.budget_bytes = *need_bytes;
+        BT_TRY(search(p, &problem, m, &plan, err));
+        if (plan.verdict != BT_REFUSED) return BT_OK;
+        *need_bytes = bt_max_u64(*need_bytes, plan.refusal.need_bytes);
+    }
+    return BT_OK;
+}
+
+/* A smaller context is suggested from the lines; try it, and less where it does not hold. */
+static bt_status ctx_change_check(pricing *p, models *m, bt_change *change, bool *ret_holds, bt_error *err) {
+    *ret_holds = false;
+    uint32_t n_ctx = (uint32_t)strtoul(change->value, NULL, 10);
+    uint32_t step = m->costs[0].ctx_step;
+    for (uint32_t i = 0; i < CTX_TRIES && n_ctx >= m->costs[0].ctx_min; i++, n_ctx -= step) {
+        bt_problem smaller = *p->asked;
+        smaller.wishes.n_ctx = n_ctx;
+        bt_plan plan;
+        BT_TRY(search(p, &smaller, m, &plan, err));
+        if (plan.verdict == BT_REFUSED) continue;
+        (void)snprintf(change->value, sizeof change->value, "%u", n_ctx);
+        change->need_bytes = plan.ladder[BT_RUNG_MINIMUM].budget_bytes;
+        *ret_holds = true;
+        return need_check(p, &smaller, m, &change->need_bytes, err);
+    }
+    return BT_OK;
+}
+
+/* The refusal again, with everything that might be suggested priced. */
+static bt_status refuse(pricing *p, models *m, bt_plan *ret_plan, bt_error *err) {
+    uint32_t asked_low = p->ctx_low;
+    p->ctx_low = (uint32_t)bt_min_u64(p->asked->costs[0].ctx_min, p->ctx_high);
+    m->n = 0;
+    for (uint32_t i = 0; i < p->asked->n_costs; i++)
+        BT_TRY(models_add(p, i, m, err));
+    bt_problem problem = problem_of(p->asked, m);
+    bt_alternative *others = bt_arena_array(p->arena, (uint64_t)p->asked->n_alternatives + 1, sizeof *others);
+    if (!others) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    BT_TRY(alternatives_price(p, asked_low, m->costs, m->n, others, &problem.n_alternatives, err));
+    problem.alternatives = others;
+    BT_TRY(bt_plan_make(&problem, p->arena, ret_plan, err));
+    ret_plan->priced_by_dry_run = true;
+    bt_refusal *refusal = &ret_plan->refusal;
+    if (ret_plan->verdict != BT_REFUSED || refusal->n_changes == 0 || strcmp(refusal->changes[0].flag, "-c") != 0)
+        return BT_OK;
+    bool holds = false;
+    BT_TRY(ctx_change_check(p, m, &refusal->changes[0], &holds, err));
+    if (holds) return BT_OK;
+    memmove(&refusal->changes[0], &refusal->changes[1], (refusal->n_changes - 1) * sizeof *refusal->changes);
+    refusal->n_changes--;
+    return BT_OK;
+}
+
+/* ---- in stages ---- */
+
+/* Contexts that bound the search. */
+static void context_range(pricing *p) {
+    const bt_problem *asked = p->asked;
+    uint32_t high = asked->wishes.n_ctx;
+    if (high == 0) {
+        high = asked->n_ctx_default_cap;
+        if (asked->n_ctx_train > 0) high = (uint32_t)bt_min_u64(high, asked->n_ctx_train);
+    }
+    uint32_t low = asked->wishes.n_ctx && !asked->wishes.allow_ctx_reduction ? high : asked->costs[0].ctx_min;
+    p->ctx_low = (uint32_t)bt_min_u64(low, high);
+    p->ctx_high = high;
+}
+
+/* Whether no other model can rank higher. */
+static bool is_settled(const pricing *p, const bt_plan *plan) {
+    if (plan->verdict == BT_REFUSED || !plan->exact || plan->n_ctx < p->ctx_high) return false;
+    return p->asked->wishes.policy == BT_POLICY_CTX || plan->verdict == BT_FITS;
+}
+
+/* Price the models whose micro-batch is small, or the others, and search all that are priced. */
+static bt_status stage(pricing *p, bool small, models *m, bt_plan *ret_plan, bt_error *err) {
+    for (uint32_t i = 0; i < p->asked->n_costs; i++)
+        if ((p->asked->costs[i].n_ubatch < BT_UBATCH_FLOOR) == small) BT_TRY(models_add(p, i, m, err));
+    return search(p, p->asked, m, ret_plan, err);
+}
+
+static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
+    models *m = bt_arena_array(p->arena, 1, sizeof *m);
+    p->points = bt_arena_array(p->arena, POINT_MAX, sizeof *p->points);
+    if (!m || !p->points)
+        return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    m->n = 0;
+    BT_TRY(models_add(p, 0, m, err));
+    BT_TRY(models_add(p, p->asked->n_costs - 1, m, err));
+    BT_TRY(search(p, p->asked, m, ret_plan, err));
+    if (!is_settled(p, ret_plan)) BT_TRY(stage(p, false, m, ret_plan, err));
+    uint64_t floor = bt_min_u64(p->ctx_high, (uint64_t)BT_CTX_FLOOR * bt_max_u64(p->asked->costs[0].n_parallel, 1));
+    bool runs = ret_plan->verdict != BT_REFUSED && ret_plan->n_ubatch >= BT_UBATCH_FLOOR && ret_plan->n_ctx >= floor;
+    bool settled = is_settled(p, ret_plan) || (p->asked->wishes.policy == BT_POLICY_CTX && runs);
+    if (!settled) BT_TRY(stage(p, true, m, ret_plan, err));
+    return ret_plan->verdict == BT_REFUSED ? refuse(p, m, ret_plan, err) : BT_OK;
+}
+
 bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
                         bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    bt_problem priced = *problem;
-    pricing p = {facts, &priced, base_bytes, n_threads, outputs, arena};
-    bt_costs *costs = bt_arena_array(arena, UBATCH_MAX, sizeof *costs);
-    if (!costs) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    uint32_t n_costs = 0;
-    uint32_t ctx_low = 0;
-    uint32_t ctx_high = 0;
-    context_range(problem, &ctx_low, &ctx_high);
-    BT_TRY(price_models(&p, ctx_low, ctx_high, costs, &n_costs, err));
-    priced.costs = costs;
-    priced.n_costs = n_costs;
-    priced.kv_known = true; /* libllama was asked: every architecture is known */
-    return search(&p, problem, &priced, arena, ret_plan, err);
+    pricing p = {.facts = facts, .asked = problem, .base_bytes = base_bytes, .outputs = outputs, .arena = arena};
+    if (problem->n_costs == 0)
+        return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
+    context_range(&p);
+    BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));
+    bt_status status = in_stages(&p, ret_plan, err);
+    bt_pricer_close(p.pricer);
+    return status;
 }

@@ -3,12 +3,13 @@
  * price.c: the dry run, in two generations of processes:
  *
  *   parent --fork--> child: loads the model in measuring mode --fork--> grandchild: one point: makes the context,
- *                           measures what loading keeps                  decodes until the context is full
+ *          <-socket-        measures what loading keeps,                decodes until the context is full
+ *                           then waits for points
  *
- * Every grandchild starts from the same loaded model, so that no point's heap disturbs the next one's. Results come
- * back through a pipe as plain data. The children never return: they leave by _exit, so nothing of the parent's
- * (buffers, files) is done twice. The bound: the children hold a process base, the vocabulary and graph arenas, no
- * weights.
+ * Every grandchild starts from the same loaded model, so that no point's heap disturbs the next one's, and the model is
+ * loaded once however many points are asked for. Points and results are plain data on a socket pair; the end of it is
+ * the child's end. The children never return: they leave by _exit, so nothing of the parent's (buffers, files) is done
+ * twice. The bound: the children hold a process base, the vocabulary and graph arenas, no weights.
  *
  * Left out: work that depends on the numbers themselves (none in the supported graphs). */
 
@@ -22,9 +23,12 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 
+#include "llama.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +46,7 @@ uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
 static bool write_all(int fd, const void *data, size_t bytes) {
     const uint8_t *at = data;
     while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes);
+        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL); /* a child that died is an error, no signal */
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         at += n;
@@ -97,13 +101,16 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .n_ctx = point->n_ctx,
         .n_batch = (uint32_t)bt_max_u64(wishes->n_batch ? wishes->n_batch : 2048, point->n_ubatch),
         .n_ubatch = point->n_ubatch,
-        .n_parallel = wishes->n_parallel ? wishes->n_parallel : 1,
+        .n_parallel = point->n_parallel ? point->n_parallel : 1,
         .n_threads = n_threads,
         .n_outputs_max = point->n_outputs_max,
-        .type_k = wishes->type_k,
-        .type_v = wishes->type_v,
+        .type_k = point->type_k,
+        .type_v = point->type_v,
         .flash_attn = wishes->flash_attn,
         .embeddings = facts->encoder,
+        .rope_scaling = wishes->rope_scaling,
+        .rope_scale_micro = wishes->rope_scale_micro,
+        .yarn_orig_ctx = wishes->yarn_orig_ctx,
     };
     if (facts->encoder) params.n_batch = point->n_ubatch;
     uint64_t heap_before = bt_engine_heap_bytes(engine);
@@ -118,7 +125,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     uint64_t page = bt_os_page_bytes();
     uint64_t planned_bytes = bt_max_u64(stats.work_bytes, scores_work_bytes(facts, wishes, &params));
     uint64_t work_bytes = planned_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
-    price->n_ctx = bt_session_n_ctx(session);
+    price->n_ctx = llama_n_ctx(bt_session_context(session));
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
@@ -133,9 +140,7 @@ typedef struct request {
     const bt_facts *facts;
     const bt_wishes *wishes;
     uint32_t n_threads;
-    const bt_price_point *points;
-    uint32_t n_points;
-    int out;
+    int socket;
 } request;
 
 static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price, bt_error *err) {
@@ -159,38 +164,51 @@ static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price,
     return BT_OK;
 }
 
-_Noreturn static void grandchild(const request *r, bt_engine *engine, uint32_t i, bt_price price) {
+_Noreturn static void grandchild(const request *r, bt_engine *engine, const bt_price_point *point, bt_price price) {
     bt_error err;
     memset(&err, 0, sizeof err);
     price.error.status = BT_OK;
-    if (price_point(engine, r->facts, r->wishes, r->n_threads, &r->points[i], &price, &err) != BT_OK) price.error = err;
-    _exit(write_all(r->out, &price, sizeof price) ? 0 : 1);
+    if (price_point(engine, r->facts, r->wishes, r->n_threads, point, &price, &err) != BT_OK) price.error = err;
+    _exit(write_all(r->socket, &price, sizeof price) ? 0 : 1);
 }
 
 _Noreturn static void child(const request *r) {
     bt_price price;
     memset(&price, 0, sizeof price);
     bt_engine *engine = NULL;
-    if (load(r, &engine, &price, &price.error) != BT_OK) {
-        for (uint32_t i = 0; i < r->n_points; i++)
-            if (!write_all(r->out, &price, sizeof price)) _exit(1);
-        _exit(0);
-    }
-    for (uint32_t i = 0; i < r->n_points; i++) {
+    bool loaded = load(r, &engine, &price, &price.error) == BT_OK;
+    bt_price_point point;
+    while (read_all(r->socket, &point, sizeof point)) {
+        if (!loaded) {
+            if (!write_all(r->socket, &price, sizeof price)) _exit(1);
+            continue;
+        }
         pid_t pid = fork();
-        if (pid == 0) grandchild(r, engine, i, price);
+        if (pid == 0) grandchild(r, engine, &point, price);
         int state = 0;
         if (pid < 0 || waitpid(pid, &state, 0) != pid || !WIFEXITED(state) || WEXITSTATUS(state) != 0) _exit(1);
     }
-    _exit(0);
+    _exit(0); /* nobody asks any more */
 }
 
 /* ---- parent ---- */
 
-static bt_status child_failure(pid_t pid, bt_error *err) {
+struct bt_pricer {
+    pid_t pid;
+    int socket; /* -1: the child is gone */
+};
+
+static int end(bt_pricer *pricer) {
     int state = 0;
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
+    (void)close(pricer->socket);
+    pricer->socket = -1;
+    while (waitpid(pricer->pid, &state, 0) < 0 && errno == EINTR)
         continue;
+    return state;
+}
+
+static bt_status child_failure(bt_pricer *pricer, bt_error *err) {
+    int state = end(pricer);
     if (WIFSIGNALED(state))
         return bt_fail(err, BT_E_IO, "price_child", BT_MEASURE_NONE, 0, 0,
                        "the dry run was killed by signal %d; with --log-level debug llama.cpp says what it was doing",
@@ -199,29 +217,45 @@ static bt_status child_failure(pid_t pid, bt_error *err) {
                    WIFEXITED(state) ? WEXITSTATUS(state) : -1);
 }
 
-bt_status bt_price_points(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
-                          const bt_price_point *points, uint32_t n_points, bt_price *ret_prices, bt_error *err) {
-    int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) return bt_fail_sys(err, errno, "price_child", "cannot start the dry run");
+bt_status bt_pricer_open(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads, bt_pricer **ret_pricer,
+                         bt_error *err) {
+    bt_pricer *pricer = bt_heap_alloc(sizeof *pricer);
+    if (!pricer)
+        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *pricer, 0, "no memory for a dry run");
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        int sys = errno;
+        bt_heap_free(pricer);
+        return bt_fail_sys(err, sys, "price_child", "cannot start the dry run");
+    }
     pid_t pid = fork();
     if (pid < 0) {
         int sys = errno;
-        (void)close(pipe_fds[0]);
-        (void)close(pipe_fds[1]);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        bt_heap_free(pricer);
         return bt_fail_sys(err, sys, "price_child", "cannot start the dry run");
     }
     if (pid == 0) {
-        (void)close(pipe_fds[0]);
-        request r = {facts, wishes, n_threads, points, n_points, pipe_fds[1]};
+        (void)close(ends[0]);
+        request r = {facts, wishes, n_threads, ends[1]};
         child(&r);
     }
-    (void)close(pipe_fds[1]);
-    bool complete = true;
-    for (uint32_t i = 0; i < n_points && complete; i++)
-        complete = read_all(pipe_fds[0], &ret_prices[i], sizeof *ret_prices);
-    (void)close(pipe_fds[0]);
-    if (!complete) return child_failure(pid, err);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
+    (void)close(ends[1]);
+    *pricer = (bt_pricer){.pid = pid, .socket = ends[0]};
+    *ret_pricer = pricer;
     return BT_OK;
+}
+
+bt_status bt_pricer_price(bt_pricer *pricer, const bt_price_point *point, bt_price *ret_price, bt_error *err) {
+    if (pricer->socket < 0) return bt_fail(err, BT_E_IO, "price_child", BT_MEASURE_NONE, 0, 0, "the dry run has ended");
+    bool answered =
+        write_all(pricer->socket, point, sizeof *point) && read_all(pricer->socket, ret_price, sizeof *ret_price);
+    return answered ? BT_OK : child_failure(pricer, err);
+}
+
+void bt_pricer_close(bt_pricer *pricer) {
+    if (!pricer) return;
+    if (pricer->socket >= 0) (void)end(pricer);
+    bt_heap_free(pricer);
 }

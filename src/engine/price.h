@@ -5,10 +5,9 @@
 
 #include "burthen.h"
 
-#define BT_PRICE_POINT_MAX 16 /* points of one call: a few micro-batches at two contexts each */
-
 typedef struct bt_price_point {
-    uint32_t n_ctx, n_ubatch, n_outputs_max;
+    uint32_t n_ctx, n_ubatch, n_parallel, n_outputs_max;
+    uint32_t type_k, type_v;
 } bt_price_point;
 
 /* Bytes by line. Lines that depend on pins (head, ring, pinned, embeddings) are not priced here. */
@@ -22,8 +21,14 @@ typedef struct bt_price {
 /* What a sampler holds: one candidate per vocabulary entry. Part of the line logits. */
 uint64_t bt_price_sampler_bytes(const bt_facts *facts);
 
-/* Price all points. wishes: KV types, flash attention, parallel sequences, batch. BT_E_IO, code "price_child", when the
- * child dies; otherwise each point carries its own failure. */
-BT_MUST_CHECK bt_status bt_price_points(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
-                                        const bt_price_point *points, uint32_t n_points, bt_price *ret_prices,
+/* A loaded model that waits in a child to be priced. Loading goes on there while the caller does something else. */
+typedef struct bt_pricer bt_pricer;
+
+/* wishes: flash attention, batch and RoPE scaling; facts and wishes are not needed once this returned. BT_E_NOMEM,
+ * BT_E_IO. */
+BT_MUST_CHECK bt_status bt_pricer_open(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
+                                       bt_pricer **ret_pricer, bt_error *err);
+/* BT_E_IO, code "price_child", when the child died; else the price carries the point's own failure, if any. */
+BT_MUST_CHECK bt_status bt_pricer_price(bt_pricer *pricer, const bt_price_point *point, bt_price *ret_price,
                                         bt_error *err);
+void bt_pricer_close(bt_pricer *pricer); /* NULL is fine */

@@ -34,9 +34,12 @@ bt_session_params bt_session_params_of(const bt_plan *plan, uint32_t n_outputs_m
         .n_parallel = plan->n_parallel,
         .n_threads = plan->n_threads,
         .n_outputs_max = n_outputs_max,
-        .type_k = plan->wishes.type_k,
-        .type_v = plan->wishes.type_v,
+        .type_k = plan->type_k,
+        .type_v = plan->type_v,
         .flash_attn = plan->wishes.flash_attn,
+        .rope_scaling = plan->wishes.rope_scaling,
+        .rope_scale_micro = plan->wishes.rope_scale_micro,
+        .yarn_orig_ctx = plan->wishes.yarn_orig_ctx,
     };
 }
 
@@ -50,6 +53,18 @@ static enum llama_flash_attn_type flash_attn_of(bt_choice choice) {
         break;
     }
     return LLAMA_FLASH_ATTN_TYPE_AUTO;
+}
+
+static void set_rope(const bt_session_params *p, struct llama_context_params *params) {
+    static const enum llama_rope_scaling_type types[] = {
+        [BT_ROPE_OF_MODEL] = LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+        [BT_ROPE_NONE] = LLAMA_ROPE_SCALING_TYPE_NONE,
+        [BT_ROPE_LINEAR] = LLAMA_ROPE_SCALING_TYPE_LINEAR,
+        [BT_ROPE_YARN] = LLAMA_ROPE_SCALING_TYPE_YARN,
+    };
+    params->rope_scaling_type = types[p->rope_scaling];
+    if (p->rope_scale_micro > 0) params->rope_freq_scale = 1.0f / ((float)p->rope_scale_micro / 1e6f);
+    params->yarn_orig_ctx = p->yarn_orig_ctx;
 }
 
 static bt_status make_context(bt_session *session, bt_error *err) {
@@ -66,6 +81,7 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.flash_attn_type = flash_attn_of(p->flash_attn);
     params.type_k = (enum ggml_type)p->type_k;
     params.type_v = (enum ggml_type)p->type_v;
+    set_rope(p, &params);
     params.op_offload = false;
     params.swa_full = false;
     bt_device *device = bt_engine_device(session->engine);
@@ -95,7 +111,7 @@ bt_status bt_session_open(bt_engine *engine, const bt_session_params *params, bt
         bt_session_close(session);
         return status;
     }
-    session->n_ctx = llama_n_ctx(session->context);
+    session->n_ctx = llama_n_ctx_seq(session->context);
     session->batch = llama_batch_init((int32_t)params->n_batch, 0, 1);
     *ret_session = session;
     return BT_OK;

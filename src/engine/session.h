@@ -14,6 +14,9 @@ typedef struct bt_session_params {
     uint32_t type_k, type_v;
     bt_choice flash_attn;
     bool embeddings; /* an encoder: vectors are asked for, not logits */
+    bt_rope_scaling rope_scaling;
+    uint64_t rope_scale_micro; /* 0 = the model's own */
+    uint32_t yarn_orig_ctx;    /* 0 = the model's own */
 } bt_session_params;
 
 /* As the plan says, with room for n_outputs_max rows of logits. */
@@ -23,7 +26,7 @@ BT_MUST_CHECK bt_status bt_session_open(bt_engine *engine, const bt_session_para
                                         bt_error *err);
 void bt_session_close(bt_session *session); /* NULL is fine */
 struct llama_context *bt_session_context(bt_session *session);
-uint32_t bt_session_n_ctx(const bt_session *session); /* effective */
+uint32_t bt_session_n_ctx(const bt_session *session); /* effective, of one sequence */
 uint32_t bt_session_n_used(const bt_session *session);
 
 /* Append tokens; logits are kept for the last one, or for those with a nonzero byte in wants_logits (n entries).

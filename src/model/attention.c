@@ -168,6 +168,15 @@ static bt_status fill_block(const geometry *g, uint32_t block, bt_kv_block *kv, 
     return BT_OK;
 }
 
+static uint32_t common_divisor(uint32_t a, uint32_t b) {
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* llama_hparams::n_embd_v_gqa_max: of every block in the file, recurrent and predicting ones too. */
 static void widest_values(const geometry *g, bt_facts *facts) {
     uint32_t n_all = u32_or(g, "block_count", facts->n_block);
@@ -200,6 +209,8 @@ static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts,
         n_windows += has_window(g, i);
     }
     if (g->window > 0 && n_windows == 0) return refuse(g, err, "attention.sliding_window is set, but no block has one");
+    facts->k_head_gcd = common_divisor(g->k_length, n_windows > 0 ? g->k_length_swa : 0);
+    facts->v_head_gcd = common_divisor(g->v_length, n_windows > 0 ? g->v_length_swa : 0);
     facts->head_k = g->k_length, facts->head_v = g->v_length;
     facts->head_k_swa = g->k_length_swa, facts->head_v_swa = g->v_length_swa;
     widest_values(g, facts);

@@ -144,6 +144,9 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
                        "%" PRIu32 " sequences are more than contexts can be counted for", n_parallel);
     uint32_t align = BT_CTX_ALIGN * bt_kv_streams(wishes);
     bt_costs costs = {.n_ubatch = n_ubatch,
+                      .n_parallel = n_parallel,
+                      .type_k = wishes->type_k,
+                      .type_v = wishes->type_v,
                       .ctx_align = align,
                       .ctx_step = align,
                       .ctx_min = align,

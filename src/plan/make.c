@@ -18,18 +18,34 @@
 #define CTX_DEFAULT_UNTRAINED 2048u /* the seed's default where the file does not say (research notes, seed 2 R9) */
 #define N_BATCH_DEFAULT       2048u /* docs/interfaces.md */
 #define N_SLOTS_DEFAULT       2u
+#define MICRO                 UINT64_C(1000000)
 
 /* ---- wishes ---- */
+
+/* The longest context that an explicit one may be: trained, or stretched from it; 0 = unknown. */
+static uint32_t ctx_reach(const bt_problem *problem) {
+    const bt_wishes *w = &problem->wishes;
+    bool stretches = w->rope_scaling == BT_ROPE_LINEAR || w->rope_scaling == BT_ROPE_YARN;
+    if (!stretches || w->rope_scale_micro <= MICRO) return problem->n_ctx_train;
+    return (uint32_t)bt_min_u64(bt_mul_div_u64(problem->n_ctx_train, w->rope_scale_micro, MICRO), UINT32_MAX);
+}
 
 static bt_status wishes_check(const bt_problem *problem, bt_error *err) {
     const bt_wishes *w = &problem->wishes;
     if (problem->n_costs == 0)
         return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
     /* what libllama makes of the trained length is not above it */
-    if (problem->n_ctx_train > 0 && w->n_ctx > bt_ctx_round(&problem->costs[0], problem->n_ctx_train))
-        return bt_fail(err, BT_E_ARG, "ctx_trained", BT_MEASURE_TOKENS, w->n_ctx, problem->n_ctx_train,
-                       "context %" PRIu32 " is above the %" PRIu32 " tokens the model was trained for", w->n_ctx,
-                       problem->n_ctx_train);
+    uint32_t reach = ctx_reach(problem);
+    if (reach > 0 && w->n_ctx > bt_ctx_round(&problem->costs[0], reach))
+        return bt_fail(err, BT_E_ARG, "ctx_trained", BT_MEASURE_TOKENS, w->n_ctx, reach,
+                       "context %" PRIu32 " is above the %" PRIu32 " tokens the model was trained for%s", w->n_ctx,
+                       problem->n_ctx_train,
+                       reach > problem->n_ctx_train ? ", times --rope-scale"
+                                                    : "; --rope-scaling linear or yarn with --rope-scale stretches it");
+    for (uint32_t i = 0; w->n_ubatch > 0 && i < problem->n_costs; i++)
+        if (problem->costs[i].n_ubatch != w->n_ubatch)
+            return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0,
+                           "a cost model was given for another micro-batch than %" PRIu32, w->n_ubatch);
     if (w->flash_attn == BT_OFF && bt_type_block_elements(w->type_v) > 1)
         return bt_fail(err, BT_E_ARG, "flash_attn", BT_MEASURE_NONE, 0, 0,
                        "a V cache of type %s needs flash attention, which is off", bt_type_name(w->type_v));
@@ -43,40 +59,36 @@ static uint32_t ctx_start(const bt_problem *problem) {
     return cap > 0 && cap < trained ? cap : trained;
 }
 
-static bt_status ask_make(const bt_problem *problem, bt_ask *ret, bt_error *err) {
+static bt_ask ask_make(const bt_problem *problem) {
     const bt_wishes *w = &problem->wishes;
     bool unlimited = problem->budget_state == BT_READING_UNLIMITED || w->budget_kind == BT_BUDGET_OFF;
     bt_ask ask = {
         .budget_bytes = unlimited ? UINT64_MAX : problem->budget_bytes,
+        .n_ctx_wished = ctx_start(problem),
         .n_ctx_start = bt_ctx_round(&problem->costs[0], ctx_start(problem)),
         .n_ctx_min = problem->costs[0].ctx_min,
         .n_ctx_step = problem->costs[0].ctx_step,
         .n_slots = w->n_buffers > 0 ? w->n_buffers : N_SLOTS_DEFAULT,
+        .slots_fixed = w->n_buffers > 0,
         .n_costs = problem->n_costs,
         .stream_head = w->stream_head,
         .policy = w->policy,
     };
     if (w->n_ctx > 0 && !w->allow_ctx_reduction) ask.n_ctx_step = 0;
-    if (w->n_ubatch > 0) {
-        ask.n_costs = 1;
-        while (ask.first_cost < problem->n_costs && problem->costs[ask.first_cost].n_ubatch != w->n_ubatch)
-            ask.first_cost++;
-        if (ask.first_cost == problem->n_costs)
-            return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0,
-                           "no cost model was given for a micro-batch of %" PRIu32, w->n_ubatch);
-    }
-    *ret = ask;
-    return BT_OK;
+    return ask;
 }
 
 /* Prices without the KV line, for an architecture whose KV is not known. */
 static bt_status costs_without_kv(const bt_problem *problem, bt_arena *arena, const bt_costs **ret, bt_error *err) {
-    bt_costs *costs = bt_arena_array(arena, problem->n_costs, sizeof *costs);
+    uint64_t n = problem->n_costs;
+    for (uint32_t i = 0; i < problem->n_alternatives; i++)
+        n = bt_max_u64(n, (uint64_t)problem->alternatives[i].first_cost + problem->alternatives[i].n_costs);
+    bt_costs *costs = bt_arena_array(arena, n, sizeof *costs);
     if (!costs)
-        return bt_fail(err, BT_E_NOMEM, "plan_arena", BT_MEASURE_BYTES, problem->n_costs * sizeof *costs, 0,
+        return bt_fail(err, BT_E_NOMEM, "plan_arena", BT_MEASURE_BYTES, n * sizeof *costs, 0,
                        "the arena has no room for the plan's prices");
-    memcpy(costs, problem->costs, problem->n_costs * sizeof *costs);
-    for (uint32_t i = 0; i < problem->n_costs; i++)
+    memcpy(costs, problem->costs, n * sizeof *costs);
+    for (uint64_t i = 0; i < n; i++)
         costs[i].line[BT_LINE_KV] = (bt_cost){0};
     *ret = costs;
     return BT_OK;
@@ -121,6 +133,8 @@ static void plan_fill(const bt_problem *problem, const bt_search *search, const 
     plan->n_threads = w->n_threads;
     plan->n_batch = w->n_batch > 0 ? w->n_batch : N_BATCH_DEFAULT;
     plan->n_ubatch = c->costs->n_ubatch < plan->n_batch ? c->costs->n_ubatch : plan->n_batch;
+    plan->type_k = c->costs->type_k;
+    plan->type_v = c->costs->type_v;
     plan->exact = c->costs == &search->costs[ask->first_cost];
     plan->head_resident = c->head_resident;
     plan->n_slots = c->n_slots;
@@ -158,10 +172,9 @@ static void unknown_say(const bt_problem *problem, bt_plan *plan) {
 }
 
 bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    bt_ask ask = {0};
     bt_search search = {0};
     BT_TRY(wishes_check(problem, err));
-    BT_TRY(ask_make(problem, &ask, err));
+    const bt_ask ask = ask_make(problem);
     BT_TRY(bt_search_make(problem, arena, &search, err));
     if (!problem->kv_known) BT_TRY(costs_without_kv(problem, arena, &search.costs, err));
     bt_minimum minimum = bt_search_minimum(&search, &ask);

@@ -5,10 +5,26 @@
 #include "base/arena.h"
 #include "burthen.h"
 
+/* Below this micro-batch a prompt takes more than four times the weight passes of the default (512): neither context
+ * nor KV types are bought at that price (docs/design.md P2, docs/decisions/009-search.md). */
+#define BT_UBATCH_FLOOR 128u
+/* Context, of each sequence, that comes before everything else: the exchange of speed.c, and one more question. */
+#define BT_CTX_FLOOR 1024u
+
+/* A change of one wish, with the cost models that it leads to: what a refusal may suggest. Several of one flag stand
+ * side by side, mildest first. */
+typedef struct bt_alternative {
+    char flag[24], value[24];
+    uint32_t first_cost, n_costs; /* in bt_problem.costs */
+} bt_alternative;
+
 /* Everything the search reads. Borrowed; nothing is written. */
 typedef struct bt_problem {
-    const bt_costs *costs; /* one per micro-batch that may be tried, largest first */
+    const bt_costs *costs; /* the first n_costs are what the wishes allow, best first (docs/design.md P2): KV types, f16
+                            * first; of each the micro-batches, largest first. Behind them those of alternatives. */
     uint32_t n_costs;
+    const bt_alternative *alternatives;
+    uint32_t n_alternatives;
     const bt_plan_unit *units; /* in order of use within a pass; tables last */
     uint32_t n_units;
     bt_wishes wishes;
@@ -17,6 +33,7 @@ typedef struct bt_problem {
     uint64_t budget_bytes;      /* UINT64_MAX = unlimited */
     bt_pool_state budget_state;
     const char *budget_source; /* or NULL */
+    bt_known budget_limit;     /* the most that a larger --ram-budget can give here: what the system enforces */
     bt_known disk_bytes_per_s, memory_bytes_per_s;
     bt_known compute_ns_per_pass; /* measured, else from memory bandwidth */
     bool kv_known;                /* false: verdict unknown, weights exact, nothing guessed */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * ram.c: the search for the best way to run inside a budget (docs/design.md P2).
+ * ram.c: the search for the best way to run inside a budget (docs/design.md P2, which states the order).
  *
- * What there is to choose: the micro-batch, the context, the head (in memory or streamed), the ring (none, several
- * slots, one) and the pins. A combination of the first four is a row; what a row needs at least is a few additions, so
- * the search walks micro-batches, contexts and rows from the best down, takes the first that the budget holds, and
- * spends what is left on pins. The order is the ranking: context, then reading that overlaps with computing, then the
- * head in memory, then pinned bytes, then fewer planned bytes. Because need does not depend on the budget and pins only
- * grow with it, a larger budget never gives a lower rank (P10).
- *
- * --policy speed takes the fastest row instead. A smaller context leaves more for pins, so time never falls as the
- * context grows: the fastest time is the one at the smallest context that fits, and bisection finds the largest context
- * that is as fast.
+ * What there is to choose: KV types and micro-batch (together a cost model), the context, the head (in memory or
+ * streamed), the ring (none, several slots, one) and the pins. Head and ring are a row; what a row needs at a context
+ * under a cost model is a few additions. So each cost model is asked for the largest context that the budget holds; of
+ * those with the largest the first wins (they stand best first), then the first row that fits, and what is left is
+ * spent on pins. Micro-batches below BT_UBATCH_FLOOR have a turn of their own, where all
+ * others hold less context than BT_CTX_FLOOR. Because need does not depend on the budget and pins only grow with it, a
+ * larger budget never gives a lower rank (P10).
  *
  * Everything is integers. Page tables cost a fraction of all else, so the budget is first cut by it. */
 #include "base/error.h"
@@ -91,14 +88,14 @@ uint32_t bt_search_rows(const bt_search *search, const bt_ask *ask, const bt_cos
     bool pinned = one_thing || ask->stream_head != BT_ON;
     bool streamed = !one_thing && ask->stream_head != BT_OFF;
     bt_head_mode stream_mode = ask->stream_head == BT_ON ? BT_HEAD_STREAMED : BT_HEAD_MIXED;
+    uint32_t depth[2] = {ask->n_slots, 1};
+    uint32_t n_depths = ask->slots_fixed || ask->n_slots < 2 ? 1 : 2;
     uint32_t n = 0;
     if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, 0};
-    if (ask->n_slots >= 2) {
-        if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, ask->n_slots};
-        if (streamed) rows[n++] = (bt_option_row){stream_mode, ask->n_slots};
+    for (uint32_t d = 0; d < n_depths; d++) {
+        if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, depth[d]};
+        if (streamed) rows[n++] = (bt_option_row){stream_mode, depth[d]};
     }
-    if (pinned) rows[n++] = (bt_option_row){BT_HEAD_PINNED, 1};
-    if (streamed) rows[n++] = (bt_option_row){stream_mode, 1};
     return n;
 }
 
@@ -191,13 +188,19 @@ static void counts_choose(bt_search *search, const bt_pin_mode *mode, uint32_t n
     }
 }
 
-/* The row with as many pins as the budget holds. need(row) <= budget was checked. */
-static bool row_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row, uint64_t budget,
-                     bt_candidate *ret) {
-    const bt_pin_mode *mode = &search->mode[row.head];
+bool bt_search_room(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row,
+                    uint64_t budget_bytes, uint64_t *ret_bytes) {
     uint64_t fixed = 0;
     if (!fixed_bytes(search, costs, n_ctx, row.head, &fixed)) return false;
-    uint64_t room = bt_sat_sub_u64(without_page_tables(budget, costs->page_table_divisor), fixed);
+    *ret_bytes = bt_sat_sub_u64(without_page_tables(budget_bytes, costs->page_table_divisor), fixed);
+    return true;
+}
+
+bool bt_search_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row, uint64_t budget_bytes,
+                    bt_candidate *ret) {
+    const bt_pin_mode *mode = &search->mode[row.head];
+    uint64_t room = 0;
+    if (!bt_search_room(search, costs, n_ctx, row, budget_bytes, &room)) return false;
     uint64_t left = 0;
     if (row.n_slots == 0) {
         for (uint32_t c = 0; c < mode->n_classes; c++)
@@ -213,13 +216,29 @@ static bool row_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, b
 
 /* ---- contexts ---- */
 
-static uint32_t ctx_steps(const bt_ask *ask) {
+uint32_t bt_ctx_steps(const bt_ask *ask) {
     if (ask->n_ctx_step == 0 || ask->n_ctx_start <= ask->n_ctx_min) return 0;
     return (ask->n_ctx_start - ask->n_ctx_min) / ask->n_ctx_step;
 }
 
 uint32_t bt_ctx_lowest(const bt_ask *ask) {
-    return ask->n_ctx_start - ctx_steps(ask) * ask->n_ctx_step;
+    return ask->n_ctx_start - bt_ctx_steps(ask) * ask->n_ctx_step;
+}
+
+uint32_t bt_ctx_floor(const bt_search *search, const bt_ask *ask) {
+    uint64_t n_parallel = bt_max_u64(search->costs[ask->first_cost].n_parallel, 1);
+    return (uint32_t)bt_min_u64(ask->n_ctx_start, BT_CTX_FLOOR * n_parallel);
+}
+
+bt_ask bt_ask_with(const bt_search *search, const bt_ask *ask, uint32_t first_cost, uint32_t n_costs) {
+    const bt_costs *costs = &search->costs[first_cost];
+    bt_ask with = *ask;
+    with.first_cost = first_cost;
+    with.n_costs = n_costs;
+    with.n_ctx_start = bt_ctx_round(costs, ask->n_ctx_wished);
+    with.n_ctx_min = costs->ctx_min;
+    if (ask->n_ctx_step > 0) with.n_ctx_step = costs->ctx_step;
+    return with;
 }
 
 /* The best row that fits at a context. */
@@ -243,7 +262,7 @@ static bool row_find(const bt_search *search, const bt_ask *ask, const bt_costs 
 static bool ctx_find(const bt_search *search, const bt_ask *ask, const bt_costs *costs, uint32_t *ret_ctx,
                      bt_option_row *ret_row) {
     uint32_t fits = 0; /* steps down from the start: fits is the least that fits, if any does */
-    uint32_t last = ctx_steps(ask);
+    uint32_t last = bt_ctx_steps(ask);
     if (!row_find(search, ask, costs, ask->n_ctx_start - last * ask->n_ctx_step, ret_row)) return false;
     uint32_t high = last;
     while (fits < high) {
@@ -259,86 +278,62 @@ static bool ctx_find(const bt_search *search, const bt_ask *ask, const bt_costs 
     return row_find(search, ask, costs, *ret_ctx, ret_row);
 }
 
-bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ctx) {
-    for (uint32_t i = 0; i < ask->n_costs; i++) {
-        uint32_t n_ctx = 0;
-        bt_option_row row;
-        if (!ctx_find(search, ask, &search->costs[ask->first_cost + i], &n_ctx, &row)) continue;
-        if (ret_ctx) *ret_ctx = n_ctx;
-        return true;
-    }
-    return false;
+/* ---- cost models ---- */
+
+typedef struct choice {
+    const bt_costs *costs;
+    uint32_t n_ctx;
+    bt_option_row row;
+} choice;
+
+/* Micro-batches that a prompt should not be cut into while there is another way. */
+static bool ubatch_is_small(const bt_search *search, const bt_ask *ask, const bt_costs *costs) {
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < ask->n_costs; i++)
+        largest = (uint32_t)bt_max_u64(largest, search->costs[ask->first_cost + i].n_ubatch);
+    return costs->n_ubatch < bt_min_u64(BT_UBATCH_FLOOR, largest);
 }
 
-/* ---- --policy speed ---- */
-
-/* Time of a pass; where a rate is unknown, what it is monotone in: the bytes read, counted double without overlap. One
- * of the two for all candidates: they are compared. */
-static uint64_t pass_time(const bt_search *search, const bt_candidate *c) {
-    uint64_t ns = 0;
-    bt_bound bound;
-    bool known = bt_forecast_ns(search->problem, 1, search->weight_bytes_per_pass, c->n_slots, &ns, &bound);
-    if (known &&
-        bt_forecast_ns(search->problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots, &ns, &bound))
-        return ns;
-    return bt_sat_mul_u64(c->read_bytes_per_pass, c->n_slots == 1 ? 2 : 1);
-}
-
-/* The fastest row at a context; ties go to the better row. Its placement ends in search->place. */
-static bool fastest_at(bt_search *search, const bt_ask *ask, const bt_costs *costs, uint32_t n_ctx, bt_candidate *ret,
-                       uint64_t *ret_time) {
-    bt_option_row rows[BT_ROW_MAX];
-    uint32_t n = bt_search_rows(search, ask, costs, rows);
+/* Of the cost models with small micro-batches, or of the others, the first with the largest context. */
+static bool choose(const bt_search *search, const bt_ask *ask, bool small, choice *ret) {
     bool found = false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t need = bt_search_need(search, costs, n_ctx, rows[i]);
-        if (need == UINT64_MAX || need > ask->budget_bytes) continue;
-        bt_candidate c;
-        if (!row_fill(search, costs, n_ctx, rows[i], ask->budget_bytes, &c)) continue;
-        uint64_t time = pass_time(search, &c);
-        if (found && time >= *ret_time) continue;
-        found = true;
-        *ret_time = time;
+    for (uint32_t i = 0; i < ask->n_costs; i++) {
+        choice c = {.costs = &search->costs[ask->first_cost + i]};
+        if (found && ret->n_ctx == ask->n_ctx_start) break;
+        if (ubatch_is_small(search, ask, c.costs) != small) continue;
+        if (!ctx_find(search, ask, c.costs, &c.n_ctx, &c.row)) continue;
+        if (found && c.n_ctx <= ret->n_ctx) continue;
         *ret = c;
-        memcpy(search->place_best, search->place, search->problem->n_units * sizeof *search->place);
+        found = true;
     }
-    if (found) memcpy(search->place, search->place_best, search->problem->n_units * sizeof *search->place);
     return found;
 }
 
-static bool fastest(bt_search *search, const bt_ask *ask, const bt_costs *costs, bt_candidate *ret) {
-    uint64_t least = 0;
-    uint64_t time = 0;
-    uint32_t low = 0;
-    uint32_t high = ctx_steps(ask);
-    if (!fastest_at(search, ask, costs, ask->n_ctx_start - high * ask->n_ctx_step, ret, &least)) return false;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        bool same = fastest_at(search, ask, costs, ask->n_ctx_start - middle * ask->n_ctx_step, ret, &time);
-        if (same && time == least) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return fastest_at(search, ask, costs, ask->n_ctx_start - high * ask->n_ctx_step, ret, &time);
+/* The best of all: small micro-batches only for context up to the floor. */
+static bool choose_any(const bt_search *search, const bt_ask *ask, choice *ret) {
+    uint32_t floor = bt_ctx_floor(search, ask);
+    choice small;
+    bool found = choose(search, ask, false, ret);
+    if (found && ret->n_ctx >= floor) return true;
+    if (!choose(search, ask, true, &small)) return found;
+    if (!found || small.n_ctx > ret->n_ctx) *ret = small;
+    return true;
+}
+
+bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ctx) {
+    choice c;
+    if (!choose_any(search, ask, &c)) return false;
+    if (ret_ctx) *ret_ctx = c.n_ctx;
+    return true;
 }
 
 /* ---- the answers ---- */
 
 bool bt_search_best(bt_search *search, const bt_ask *ask, bt_candidate *ret) {
-    for (uint32_t i = 0; i < ask->n_costs; i++) {
-        const bt_costs *costs = &search->costs[ask->first_cost + i];
-        if (ask->policy == BT_POLICY_SPEED) {
-            if (fastest(search, ask, costs, ret)) return true;
-            continue;
-        }
-        uint32_t n_ctx = 0;
-        bt_option_row row;
-        if (ctx_find(search, ask, costs, &n_ctx, &row))
-            return row_fill(search, costs, n_ctx, row, ask->budget_bytes, ret);
-    }
-    return false;
+    choice c;
+    if (ask->policy == BT_POLICY_SPEED) return bt_search_fastest(search, ask, ret);
+    if (!choose_any(search, ask, &c)) return false;
+    return bt_search_fill(search, c.costs, c.n_ctx, c.row, ask->budget_bytes, ret);
 }
 
 bt_minimum bt_search_minimum(const bt_search *search, const bt_ask *ask) {
@@ -376,7 +371,7 @@ void bt_search_minimum_take(bt_search *search, const bt_minimum *minimum, bt_can
 }
 
 bt_status bt_search_make(const bt_problem *problem, bt_arena *arena, bt_search *ret, bt_error *err) {
-    bt_search s = {.problem = problem, .costs = problem->costs};
+    bt_search s = {.problem = problem, .costs = problem->costs, .pins_pay_at_most = true};
     uint64_t n = (uint64_t)problem->n_units + 1;
     uint64_t cell = 0;
     uint64_t total = 0;
@@ -388,6 +383,7 @@ bt_status bt_search_make(const bt_problem *problem, bt_arena *arena, bt_search *
         cell = bt_pins_gcd(cell, unit->pinned_bytes);
         total = bt_sat_add_u64(total, unit->pinned_bytes);
         s.weight_bytes_per_pass = bt_sat_add_u64(s.weight_bytes_per_pass, unit->read_bytes);
+        s.pins_pay_at_most &= unit->read_bytes <= unit->pinned_bytes;
     }
     s.counts = bt_arena_array(arena, n, sizeof *s.counts);
     s.counts_best = bt_arena_array(arena, n, sizeof *s.counts_best);

@@ -3,13 +3,15 @@
  * refusal.c: why a plan is refused, in numbers, and which single change of the wishes would make it run.
  *
  * Nothing is suggested that was not planned: a change is made to a copy of the ask, the search is run on it, and only
- * what fits is listed. Ring depth and the context of an ask without an explicit one are no suggestions: the search has
- * tried them. KV types change the prices themselves, so that suggestion is made where prices are made. */
+ * what fits is listed, of several values of one flag the mildest. Changes that have prices of their own (KV types,
+ * sequences, micro-batch) are the problem's alternatives. What was left open is no suggestion: the search has tried it.
+ */
 #include "base/size.h"
 #include "plan/search.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -56,16 +58,29 @@ static void head_change(const bt_search *search, const bt_ask *ask, bt_refusal *
     change_add(refusal, "--stream-head", "on", bt_search_minimum(search, &changed).need_bytes);
 }
 
-/* An explicit micro-batch made the ask one cost model; those after it are smaller. */
-static void ubatch_change(const bt_search *search, const bt_ask *ask, bt_refusal *refusal) {
-    for (uint32_t i = ask->first_cost + ask->n_costs; i < search->problem->n_costs; i++) {
-        bt_ask changed = *ask;
-        changed.first_cost = i;
-        changed.n_costs = 1;
+/* One slot less at a time: the last is the one without overlap. */
+static void ring_change(const bt_search *search, const bt_ask *ask, bt_refusal *refusal) {
+    bt_ask changed = *ask;
+    while (ask->slots_fixed && changed.n_slots > 1) {
+        changed.n_slots--;
         if (!bt_search_fits(search, &changed, NULL)) continue;
-        change_add_number(refusal, "-ub", search->costs[i].n_ubatch, "",
-                          bt_search_minimum(search, &changed).need_bytes);
+        change_add_number(refusal, "--buffers", changed.n_slots, "", bt_search_minimum(search, &changed).need_bytes);
         return;
+    }
+}
+
+static bool has_flag(const bt_refusal *refusal, const char *flag) {
+    for (uint32_t i = 0; i < refusal->n_changes; i++)
+        if (strcmp(refusal->changes[i].flag, flag) == 0) return true;
+    return false;
+}
+
+static void alternative_changes(const bt_search *search, const bt_ask *ask, bt_refusal *refusal) {
+    for (uint32_t i = 0; i < search->problem->n_alternatives; i++) {
+        const bt_alternative *other = &search->problem->alternatives[i];
+        bt_ask changed = bt_ask_with(search, ask, other->first_cost, other->n_costs);
+        if (has_flag(refusal, other->flag) || !bt_search_fits(search, &changed, NULL)) continue;
+        change_add(refusal, other->flag, other->value, bt_search_minimum(search, &changed).need_bytes);
     }
 }
 
@@ -88,11 +103,14 @@ void bt_refusal_make(const bt_search *search, const bt_ask *ask, const bt_minimu
     bt_refusal refusal = {.need_bytes = minimum->need_bytes, .have_bytes = ask->budget_bytes};
     bool by_ctx = ctx_change(search, ask, &refusal);
     (void)snprintf(refusal.code, sizeof refusal.code, "%s", by_ctx ? "ctx" : "ram_budget");
+    alternative_changes(search, ask, &refusal);
     head_change(search, ask, &refusal);
-    ubatch_change(search, ask, &refusal);
+    ring_change(search, ask, &refusal);
     /* the minimum is exact, so whole mebibytes above it fit */
     uint64_t mib = minimum->need_bytes / MIB + (minimum->need_bytes % MIB != 0);
-    change_add_number(&refusal, "--ram-budget", mib, "M", minimum->need_bytes);
+    bt_known limit = search->problem->budget_limit;
+    if (!limit.known || bt_sat_mul_u64(mib, MIB) <= limit.value)
+        change_add_number(&refusal, "--ram-budget", mib, "M", minimum->need_bytes);
     message_make(search, ask, minimum, &refusal);
     *ret = refusal;
 }

@@ -84,13 +84,15 @@ uint64_t bt_pin_mode_least(const bt_pin_mode *mode, uint32_t n_slots, uint64_t s
 void bt_pins_spread(const bt_problem *problem, const bt_pin_mode *mode, uint32_t *counts, uint32_t *work,
                     bt_place *ret_place);
 
-/* ---- the search (ram.c) ---- */
+/* ---- the search (ram.c, speed.c) ---- */
 
 /* What is asked of the search: the part of the wishes that bounds it. Refusals try changed ones. */
 typedef struct bt_ask {
     uint64_t budget_bytes;
+    uint32_t n_ctx_wished;                       /* before rounding */
     uint32_t n_ctx_start, n_ctx_step, n_ctx_min; /* step 0: the start alone */
     uint32_t n_slots;
+    bool slots_fixed; /* asked for: not one slot instead */
     uint32_t first_cost, n_costs;
     bt_choice stream_head;
     bt_policy policy;
@@ -106,9 +108,10 @@ typedef struct bt_search {
     bt_pin_class *tables;                  /* [n_tables] what pinning one costs on top of its rows */
     uint32_t n_tables, n_heads;
     uint64_t weight_bytes_per_pass;
+    bool pins_pay_at_most; /* no pin saves more reading than it takes memory */
 } bt_search;
 
-/* A way to run: one row of the ranking at a context. */
+/* A way to run: one row of the ranking at a cost model and a context. */
 typedef struct bt_option_row {
     bt_head_mode head;
     uint32_t n_slots; /* 0: everything pinned */
@@ -123,6 +126,20 @@ uint32_t bt_search_rows(const bt_search *search, const bt_ask *ask, const bt_cos
 uint64_t bt_search_need(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row);
 /* The best candidate, its placement in search->place. false: none fits. */
 bool bt_search_best(bt_search *search, const bt_ask *ask, bt_candidate *ret);
+/* The same under --policy speed. */
+bool bt_search_fastest(bt_search *search, const bt_ask *ask, bt_candidate *ret);
+/* The row at a context with as many pins as the budget holds, which must hold the row. false on overflow. */
+bool bt_search_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row, uint64_t budget_bytes,
+                    bt_candidate *ret);
+/* The most bytes that pins and ring of such a row may take; false when it does not fit in 64 bits. */
+bool bt_search_room(const bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt_option_row row,
+                    uint64_t budget_bytes, uint64_t *ret_bytes);
+/* The context up to which more context is worth anything: BT_CTX_FLOOR, or the start when that is less. */
+uint32_t bt_ctx_floor(const bt_search *search, const bt_ask *ask);
+/* Contexts that an ask may try: start, start - step, ..., this many steps down. */
+uint32_t bt_ctx_steps(const bt_ask *ask);
+/* The ask under other cost models, which may round contexts another way. */
+bt_ask bt_ask_with(const bt_search *search, const bt_ask *ask, uint32_t first_cost, uint32_t n_costs);
 /* Whether any candidate fits, and the largest context that does (NULL is fine). */
 bool bt_search_fits(const bt_search *search, const bt_ask *ask, uint32_t *ret_ctx);
 /* The cheapest configuration of an ask, and what budget it takes. */

@@ -74,11 +74,14 @@ extern const char *const bt_pool_state_names[4];
 extern const char *const bt_choice_names[3];
 extern const char *const bt_io_names[3];
 extern const char *const bt_policy_names[2];
+extern const char *const bt_rope_scaling_names[4];
 extern const char *const bt_budget_kind_names[3];
 extern const char *const bt_place_names[3];
 extern const char *const bt_bound_names[3];
 extern const char *const bt_rung_names[BT_RUNG_COUNT];
 const char *bt_engine_version(void); /* of bt_report_init; NULL if none */
+/* Of a wished KV type: "auto" too. */
+const char *bt_wish_type_name(uint32_t type);
 /* KV bytes of one token over all blocks; false when the architecture's KV is not known. */
 bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, uint64_t *ret);
 /* Weight bytes that computing one token reads: all but tables, and of the experts those used. */

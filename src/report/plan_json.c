@@ -53,8 +53,8 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     put_count_or_null(out, w, "parallel", wishes->n_parallel);
     put_count_or_null(out, w, "batch_size", wishes->n_batch);
     put_count_or_null(out, w, "ubatch_size", wishes->n_ubatch);
-    bt_json_put_text(out, w, "cache_type_k", bt_type_name(wishes->type_k));
-    bt_json_put_text(out, w, "cache_type_v", bt_type_name(wishes->type_v));
+    bt_json_put_text(out, w, "cache_type_k", bt_wish_type_name(wishes->type_k));
+    bt_json_put_text(out, w, "cache_type_v", bt_wish_type_name(wishes->type_v));
     bt_json_put_text(out, w, "flash_attn", bt_choice_names[wishes->flash_attn]);
     put_count_or_null(out, w, "threads", wishes->n_threads);
     put_count_or_null(out, w, "buffers", wishes->n_buffers);
@@ -62,6 +62,13 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     bt_json_put_text(out, w, "elastic", bt_choice_names[wishes->elastic]);
     bt_json_put_text(out, w, "policy", bt_policy_names[wishes->policy]);
     bt_json_put_text(out, w, "io", bt_io_names[wishes->io]);
+    bt_json_put_text(out, w, "rope_scaling", bt_rope_scaling_names[wishes->rope_scaling]);
+    if (wishes->rope_scale_micro > 0) {
+        bt_json_put_real(out, w, "rope_scale", (double)wishes->rope_scale_micro / MICRO);
+    } else {
+        bt_json_put_null(out, w, "rope_scale");
+    }
+    put_count_or_null(out, w, "yarn_orig_ctx", wishes->yarn_orig_ctx);
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
@@ -94,9 +101,9 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_text(out, root, "priced_by", plan->priced_by_dry_run ? "dry-run" : "formula");
     json_t *kv = bt_json_put_object(out, root, "kv");
     bt_known token_bytes = {0};
-    token_bytes.known = bt_kv_token_bytes(facts, plan->wishes.type_k, plan->wishes.type_v, &token_bytes.value);
-    bt_json_put_text(out, kv, "type_k", bt_type_name(plan->wishes.type_k));
-    bt_json_put_text(out, kv, "type_v", bt_type_name(plan->wishes.type_v));
+    token_bytes.known = bt_kv_token_bytes(facts, plan->type_k, plan->type_v, &token_bytes.value);
+    bt_json_put_text(out, kv, "type_k", bt_type_name(plan->type_k));
+    bt_json_put_text(out, kv, "type_v", bt_type_name(plan->type_v));
     bt_json_put_known(out, kv, "bytes_per_token", token_bytes);
     bt_json_put_known(out, kv, "state_bytes_per_sequence", (bt_known){facts->kv_known, bt_kv_state_bytes(facts, 1)});
     bt_json_put_text(out, root, "head", plan->head_resident ? "resident" : "streamed");

@@ -54,6 +54,15 @@ static void read_type(bt_json_in *in, const json_t *object, const char *key, uin
     if (in->status == BT_OK && !bt_type_by_name(name, ret)) bt_json_wrong(in, key, "a tensor type is wanted");
 }
 
+static void read_wished_type(bt_json_in *in, const json_t *object, const char *key, uint32_t *ret) {
+    const char *name = json_string_value(json_object_get(object, key));
+    if (name && strcmp(name, "auto") == 0) {
+        *ret = BT_TYPE_AUTO;
+        return;
+    }
+    read_type(in, object, key, ret);
+}
+
 static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     const json_t *o = bt_json_object(in, root, "wishes");
     bt_json_at(in, "wishes.");
@@ -65,8 +74,8 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "parallel", CTX_MAX, &w->n_parallel);
     (void)bt_json_u32_or_0(in, o, "batch_size", CTX_MAX, &w->n_batch);
     (void)bt_json_u32_or_0(in, o, "ubatch_size", CTX_MAX, &w->n_ubatch);
-    read_type(in, o, "cache_type_k", &w->type_k);
-    read_type(in, o, "cache_type_v", &w->type_v);
+    read_wished_type(in, o, "cache_type_k", &w->type_k);
+    read_wished_type(in, o, "cache_type_v", &w->type_v);
     w->flash_attn = (bt_choice)word(in, o, "flash_attn", bt_choice_names, 3);
     (void)bt_json_u32_or_0(in, o, "threads", THREAD_MAX, &w->n_threads);
     (void)bt_json_u32_or_0(in, o, "buffers", SLOT_MAX, &w->n_buffers);
@@ -74,6 +83,11 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     w->elastic = (bt_choice)word(in, o, "elastic", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
     w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
+    w->rope_scaling = (bt_rope_scaling)word(in, o, "rope_scaling", bt_rope_scaling_names, 4);
+    bt_known scale = {0};
+    (void)bt_json_micro(in, o, "rope_scale", &scale);
+    w->rope_scale_micro = scale.known ? scale.value : 0;
+    (void)bt_json_u32_or_0(in, o, "yarn_orig_ctx", CTX_MAX, &w->yarn_orig_ctx);
     const json_t *budget = bt_json_object(in, o, "ram_budget");
     bt_json_at(in, "wishes.ram_budget.");
     if (!budget) bt_json_wrong(in, "", "an object is wanted");
@@ -108,6 +122,9 @@ static void read_shape(bt_json_in *in, const json_t *root, bt_plan *plan) {
     const json_t *batch = section(in, root, "batch");
     (void)bt_json_u32(in, batch, "n_batch", CTX_MAX, &plan->n_batch);
     (void)bt_json_u32(in, batch, "n_ubatch", CTX_MAX, &plan->n_ubatch);
+    const json_t *kv = section(in, root, "kv");
+    read_type(in, kv, "type_k", &plan->type_k);
+    read_type(in, kv, "type_v", &plan->type_v);
     const json_t *ring = section(in, root, "ring");
     (void)bt_json_u32(in, ring, "slots", SLOT_MAX, &plan->n_slots);
     (void)bt_json_limit(in, ring, "slot_bytes", &plan->slot_bytes);

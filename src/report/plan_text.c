@@ -7,7 +7,7 @@
  *     head, ring, pinned
  *   Ledger: every line with its bytes and where they come from, zeros too; total; budget
  *   Verdict: a sentence
- *   Ladder: what each step of memory buys
+ *   Ladder: what each step of memory buys, and how far the next ones are
  *   What would fit (refusals)
  *
  * The rows of the seed keep their order (research notes, seed 2, R20, R21); its "resid+attn" is part of our scratch and
@@ -25,6 +25,8 @@
 
 #define MEGA           UINT64_C(1000000)
 #define DEFAULT_UBATCH 512u /* docs/interfaces.md */
+#define TYPE_F16       1u
+#define CHANGE_COLUMNS 24 /* "-ctk q8_0 -ctv q8_0", and the longest budgets */
 
 static uint64_t sum_of(const bt_plan *plan, const bt_line *lines, size_t n) {
     uint64_t sum = 0;
@@ -58,8 +60,9 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
     }
     bt_row(out, "LM Head Mode", "%s (%s)", plan->head_resident ? "resident" : "streamed",
            BT_SIZE(plan->ledger.bytes[BT_LINE_HEAD]));
-    bt_row(out, "Streaming ring", "%u buffer%s (%s)", plan->n_slots, plan->n_slots == 1 ? "" : "s",
-           BT_SIZE(plan->ledger.bytes[BT_LINE_RING]));
+    bool ring_lowered = plan->n_slots == 1 && plan->wishes.n_buffers == 0;
+    bt_row(out, "Streaming ring", "%u buffer%s (%s)%s", plan->n_slots, plan->n_slots == 1 ? "" : "s",
+           BT_SIZE(plan->ledger.bytes[BT_LINE_RING]), ring_lowered ? ", a second does not fit" : "");
     bt_row(out, "Pinned units", "%u / %u (%s)", plan->n_pinned, plan->n_units, BT_SIZE(plan->pinned_bytes));
 }
 
@@ -76,14 +79,25 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     if (plan->n_ctx_requested > 0) bt_row(out, "Context asked", "%u", plan->n_ctx_requested);
     if (plan->ctx_reason[0]) bt_row_escaped(out, "Context because", plan->ctx_reason);
     if (plan->n_ctx_train > 0) bt_row(out, "Context trained", "%u", plan->n_ctx_train);
-    bt_row(out, "KV types", "%s, %s", bt_type_name(plan->wishes.type_k), bt_type_name(plan->wishes.type_v));
-    bool lowered = !plan->exact && plan->n_ubatch < DEFAULT_UBATCH;
-    bt_row(out, "Batch, micro-batch", "%u, %u%s", plan->n_batch, plan->n_ubatch,
-           lowered ? " (lowered to fit: last digits may differ from llama.cpp's)" : "");
+    bool type_open = plan->wishes.type_k == BT_TYPE_AUTO || plan->wishes.type_v == BT_TYPE_AUTO;
+    bool type_lowered = (plan->wishes.type_k == BT_TYPE_AUTO && plan->type_k != TYPE_F16) ||
+                        (plan->wishes.type_v == BT_TYPE_AUTO && plan->type_v != TYPE_F16);
+    const char *why = plan->wishes.policy == BT_POLICY_SPEED && plan->verdict != BT_REFUSED ? "for speed" : "to fit";
+    bt_row(out, "KV types", "%s, %s%s%s%s", bt_type_name(plan->type_k), bt_type_name(plan->type_v),
+           type_lowered ? " (auto, lowered "
+           : type_open  ? " (auto"
+                        : "",
+           type_lowered ? why : "", type_open ? ")" : "");
+    bool lowered = !plan->exact && plan->wishes.n_ubatch == 0 && plan->n_ubatch < DEFAULT_UBATCH;
+    bt_row(out, "Batch, micro-batch", "%u, %u%s%s%s", plan->n_batch, plan->n_ubatch, lowered ? " (lowered " : "",
+           lowered ? why : "", lowered ? ": last digits may differ from llama.cpp's)" : "");
     bt_row(out, "Sequences, threads", "%u, %u", plan->n_parallel, plan->n_threads);
     if (plan->n_parallel > 1) {
         bt_row(out, "Context of each", "%u guaranteed, of %u in all", plan->n_ctx / plan->n_parallel, plan->n_ctx);
     }
+    if (plan->wishes.rope_scaling != BT_ROPE_OF_MODEL)
+        bt_row(out, "RoPE scaling", "%s, x %s", bt_rope_scaling_names[plan->wishes.rope_scaling],
+               plan->wishes.rope_scale_micro > 0 ? BT_RATE(plan->wishes.rope_scale_micro) : "as the model says");
     bt_row(out, "Disk input", "%s", bt_io_names[plan->wishes.io]);
     bt_row(out, "Priced by", "%s", plan->priced_by_dry_run ? "dry run" : "formula");
 }
@@ -115,13 +129,18 @@ static void add_forecast(bt_text *out, const bt_plan *plan) {
 }
 
 static void add_streams(bt_text *out, const bt_plan *plan) {
-    bt_text_addf(out, "streams: %s a token from disk", BT_SIZE(plan->read_bytes_per_pass));
+    const bt_known rate = plan->forecast.micro_tokens_per_s;
+    bt_text_add(out, "streams: runs from disk");
+    if (rate.known) bt_text_addf(out, ", about %s tokens/s", BT_RATE(rate.value));
+    bt_text_addf(out, ", because a token reads %s", BT_SIZE(plan->read_bytes_per_pass));
     if (plan->disk_bytes_per_s.known) {
         bt_text_addf(out, " at %" PRIu64 " MB/s", plan->disk_bytes_per_s.value / MEGA);
     } else {
-        bt_text_add(out, ", whose speed is not known");
+        bt_text_add(out, " from a disk whose speed is not known");
     }
-    add_forecast(out, plan);
+    if (rate.known && plan->forecast.bound != BT_BOUND_DISK && plan->n_slots != 1)
+        bt_text_addf(out, "; reading keeps up, %s bounds it",
+                     plan->forecast.bound == BT_BOUND_COMPUTE ? "computing" : "memory bandwidth");
     if (plan->n_slots == 1) bt_text_add(out, "; with one buffer reading and computing take turns");
 }
 
@@ -129,7 +148,10 @@ static void add_verdict(bt_text *out, const bt_plan *plan, const bt_facts *facts
     bt_text_add(out, "\nVerdict: ");
     switch (plan->verdict) {
     case BT_FITS:
-        bt_text_add(out, "fits: all weights stay in memory");
+        bt_text_addf(out, "fits: all weights stay in memory, %s", BT_SIZE(plan->planned_bytes));
+        if (plan->budget_bytes != UINT64_MAX) bt_text_addf(out, " of %s", BT_SIZE(plan->budget_bytes));
+        if (plan->budget_bytes == UINT64_MAX && plan->wishes.budget_kind == BT_BUDGET_AUTO)
+            bt_text_add(out, "; no budget is kept, because what is available is not known");
         add_forecast(out, plan);
         break;
     case BT_STREAMS:
@@ -169,6 +191,32 @@ static void add_ladder(bt_text *out, const bt_plan *plan) {
     }
 }
 
+/* How far the rungs around the budget are. */
+static void add_steps(bt_text *out, const bt_plan *plan) {
+    static const char *const up[BT_RUNG_COUNT] = {"it runs", "reading and computing overlap",
+                                                  "the head stays in memory too", "all weights stay in memory"};
+    static const char *const down[BT_RUNG_COUNT] = {"it still runs", "reading and computing still overlap",
+                                                    "the head still stays in memory",
+                                                    "all weights still stay in memory"};
+    const bt_rung *above = NULL;
+    const bt_rung *below = NULL;
+    for (uint32_t i = 0; i < BT_RUNG_COUNT && plan->budget_bytes != UINT64_MAX; i++) {
+        const bt_rung *rung = &plan->ladder[i];
+        if (!rung->exists) continue;
+        if (rung->budget_bytes <= plan->budget_bytes) below = rung;
+        if (rung->budget_bytes > plan->budget_bytes && (!above || rung->budget_bytes < above->budget_bytes))
+            above = rung;
+    }
+    if (above)
+        bt_text_addf(out, "  With %s more %s at context %u.\n",
+                     BT_SIZE(bt_sat_sub_u64(above->budget_bytes, plan->budget_bytes)), up[above - plan->ladder],
+                     above->n_ctx);
+    if (below)
+        bt_text_addf(out, "  With %s less %s at context %u.\n",
+                     BT_SIZE(bt_sat_sub_u64(plan->budget_bytes, below->budget_bytes)), down[below - plan->ladder],
+                     below->n_ctx);
+}
+
 static void add_changes(bt_text *out, const bt_plan *plan) {
     const bt_refusal *refusal = &plan->refusal;
     if (plan->verdict != BT_REFUSED) return;
@@ -179,9 +227,10 @@ static void add_changes(bt_text *out, const bt_plan *plan) {
     bt_text_add(out, "\nWhat would fit (one of)\n");
     for (uint32_t i = 0; i < refusal->n_changes && i < BT_CHANGE_MAX; i++) {
         const bt_change *change = &refusal->changes[i];
-        bt_text_addf(out, "  %.*s %.*s", (int)sizeof change->flag, change->flag, (int)sizeof change->value,
-                     change->value);
-        bt_text_addf(out, "  needs %s\n", BT_SIZE(change->need_bytes));
+        int flag = (int)strnlen(change->flag, sizeof change->flag);
+        int rest = flag + 1 < CHANGE_COLUMNS ? CHANGE_COLUMNS - flag - 1 : 0;
+        bt_text_addf(out, "  %.*s %-*.*s needs %12s\n", flag, change->flag, rest, (int)sizeof change->value,
+                     change->value, BT_SIZE(change->need_bytes));
     }
 }
 
@@ -221,5 +270,6 @@ void bt_report_plan_text(const bt_plan *plan, const bt_facts *facts, bt_text *ou
     add_ledger(out, plan);
     add_verdict(out, plan, facts);
     add_ladder(out, plan);
+    add_steps(out, plan);
     add_changes(out, plan);
 }

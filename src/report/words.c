@@ -12,6 +12,7 @@ const char *const bt_pool_state_names[4] = {"absent", "reported", "failed", "unl
 const char *const bt_choice_names[3] = {"auto", "on", "off"};
 const char *const bt_io_names[3] = {"auto", "direct", "buffered"};
 const char *const bt_policy_names[2] = {"ctx", "speed"};
+const char *const bt_rope_scaling_names[4] = {"model", "none", "linear", "yarn"};
 const char *const bt_budget_kind_names[3] = {"auto", "bytes", "off"};
 const char *const bt_place_names[3] = {"pinned", "streamed", "rows"};
 const char *const bt_bound_names[3] = {"disk", "compute", "memory"};
@@ -41,6 +42,10 @@ uint64_t bt_working_bytes(const bt_facts *facts) {
         sum = bt_sat_add_u64(sum, used);
     }
     return sum;
+}
+
+const char *bt_wish_type_name(uint32_t type) {
+    return type == BT_TYPE_AUTO ? "auto" : bt_type_name(type);
 }
 
 const char *bt_path_file(const char *path) {

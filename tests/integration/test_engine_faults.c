@@ -139,6 +139,8 @@ static bt_plan plan_all_streamed(const bt_facts *facts, bt_place *place) {
                     .n_ubatch = N_UBATCH,
                     .n_parallel = 1,
                     .n_threads = 2,
+                    .type_k = 1,
+                    .type_v = 1,
                     .n_slots = 2,
                     .place = place,
                     .n_units = facts->n_units,

@@ -37,7 +37,7 @@ static uint64_t below(uint64_t n) {
 
 typedef struct world {
     bt_problem problem;
-    bt_costs costs[3];
+    bt_costs costs[8];
     bt_plan_unit units[UNIT_MAX];
 } world;
 static world w;
@@ -54,6 +54,31 @@ static uint64_t unit_bytes(shape form) {
         break;
     }
     return 1 + below(100000);
+}
+
+/* One or two pairs of KV types, of each the same one to four micro-batches. */
+static uint32_t costs_make(void) {
+    uint32_t n_pairs = 1 + (uint32_t)below(2);
+    uint32_t n_ubatches = 1 + (uint32_t)below(4);
+    uint32_t largest = 512u >> below(2);
+    for (uint32_t i = 0; i < n_pairs * n_ubatches; i++) {
+        bt_costs *c = &w.costs[i];
+        c->n_ubatch = largest >> i % n_ubatches;
+        c->n_parallel = 1;
+        c->type_k = c->type_v = i < n_ubatches ? 1 : 8;
+        c->ctx_align = 256;
+        c->ctx_step = 256;
+        c->ctx_min = 256;
+        c->window_cells = 1024;
+        c->slot_slack_bytes = below(2) * 64;
+        c->page_table_divisor = below(2) ? 512 : 0;
+        c->line[BT_LINE_BASE].fixed_bytes = 10000;
+        c->line[BT_LINE_KV] = (bt_cost){.fixed_bytes = 0, .per_ctx_bytes = below(40), .per_window_bytes = below(40)};
+        c->line[BT_LINE_COMPUTE] = (bt_cost){
+            .fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10), .floor_bytes = below(100000)};
+        c->load_peak_bytes = below(4) == 0 ? 80000 : 0;
+    }
+    return n_pairs * n_ubatches;
 }
 
 static void world_make(uint32_t n_units, shape form) {
@@ -73,22 +98,7 @@ static void world_make(uint32_t n_units, shape form) {
             unit->token_rows_bytes = below(2) * below(50);
         }
     }
-    uint32_t n_costs = 1 + (uint32_t)below(3);
-    for (uint32_t i = 0; i < n_costs; i++) {
-        bt_costs *c = &w.costs[i];
-        c->n_ubatch = 512u >> i;
-        c->ctx_align = 256;
-        c->ctx_step = 256;
-        c->ctx_min = 256;
-        c->window_cells = 1024;
-        c->slot_slack_bytes = below(2) * 64;
-        c->page_table_divisor = below(2) ? 512 : 0;
-        c->line[BT_LINE_BASE].fixed_bytes = 10000;
-        c->line[BT_LINE_KV] = (bt_cost){.fixed_bytes = 0, .per_ctx_bytes = below(40), .per_window_bytes = below(40)};
-        c->line[BT_LINE_COMPUTE] = (bt_cost){
-            .fixed_bytes = (uint64_t)c->n_ubatch * 50, .per_ctx_bytes = below(10), .floor_bytes = below(100000)};
-        c->load_peak_bytes = below(4) == 0 ? 80000 : 0;
-    }
+    uint32_t n_costs = costs_make();
     w.problem = (bt_problem){.costs = w.costs,
                              .n_costs = n_costs,
                              .units = w.units,
@@ -115,17 +125,69 @@ static void plan_at(uint64_t budget, bt_arena *arena, bt_plan *ret) {
     if (bt_plan_make(&w.problem, arena, ret, &err) != BT_OK) fail_msg("%s", err.text);
 }
 
-/* micro-batch, context, overlap, head, bytes of a pass that are pinned (tables are no part of a pass); and how far the
- * ring is from the largest number, which is not part of what must be monotone */
+/* The order of docs/design.md P2 as a vector, the largest is best. Last comes how far the ring is from the largest
+ * number: of equals the one with fewer planned bytes; it is not part of what must be monotone. */
+enum {
+    RANK_FIRST,
+    RANK_SECOND,
+    RANK_CTX,
+    RANK_F16,
+    RANK_UBATCH,
+    RANK_OVERLAP,
+    RANK_HEAD,
+    RANK_PINS,
+    RANK_RING,
+    RANK_N
+};
 typedef struct rank {
-    uint64_t at[6];
+    uint64_t at[RANK_N];
 } rank;
+
+static uint32_t smaller(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* Contexts from the first that is tried. */
+static uint32_t ctx_first(void) {
+    uint32_t n_ctx = w.problem.wishes.n_ctx ? w.problem.wishes.n_ctx : smaller(w.problem.n_ctx_train, 4096);
+    return (n_ctx + 255) / 256 * 256;
+}
+
+/* What the policies rank first, written down independently of the planner. read: bytes of a pass from the disk. */
+static void rank_by_policy(rank *r, uint64_t read, bool overlaps) {
+    r->at[RANK_FIRST] = smaller((uint32_t)r->at[RANK_CTX], smaller(1024, ctx_first()));
+    if (w.problem.wishes.policy == BT_POLICY_CTX) {
+        uint32_t largest = 0;
+        for (uint32_t i = 0; i < w.problem.n_costs; i++)
+            largest = larger(largest, w.costs[i].n_ubatch);
+        r->at[RANK_SECOND] = r->at[RANK_UBATCH] >= smaller(128, largest);
+        return;
+    }
+    uint64_t weights = 0;
+    for (uint32_t u = 0; u < w.problem.n_units; u++)
+        if (w.units[u].kind != BT_KIND_TABLE) weights += w.units[u].read_bytes;
+    uint64_t disk_ns = read * 1000; /* the rates of world_make */
+    uint64_t compute_ns = weights * 200;
+    uint64_t pass_ns = !overlaps ? disk_ns + compute_ns : disk_ns > compute_ns ? disk_ns : compute_ns;
+    r->at[RANK_SECOND] = UINT64_MAX - pass_ns * (128 + (511 + r->at[RANK_UBATCH]) / r->at[RANK_UBATCH]);
+}
+
 static rank rank_of(const bt_plan *plan) {
     uint64_t pinned = 0;
     for (uint32_t u = 0; u < plan->n_units; u++)
         if (w.units[u].kind != BT_KIND_TABLE && plan->place[u] == BT_PLACE_PINNED) pinned += w.units[u].pinned_bytes;
-    return (rank){{plan->n_ubatch, plan->n_ctx, plan->n_slots != 1, plan->head_resident, pinned,
-                   UINT64_MAX - plan->ledger.bytes[BT_LINE_RING]}};
+    rank r = {{[RANK_CTX] = plan->n_ctx,
+               [RANK_F16] = plan->type_k == 1,
+               [RANK_UBATCH] = plan->n_ubatch,
+               [RANK_OVERLAP] = plan->n_slots != 1,
+               [RANK_HEAD] = plan->head_resident,
+               [RANK_PINS] = pinned,
+               [RANK_RING] = UINT64_MAX - plan->ledger.bytes[BT_LINE_RING]}};
+    rank_by_policy(&r, plan->read_bytes_per_pass, plan->n_slots != 1);
+    return r;
 }
 static int rank_compare(const rank *a, const rank *b, int n) {
     for (int i = 0; i < n; i++)
@@ -186,8 +248,7 @@ static void minimum_round(uint32_t round) {
         if (!rungs[r].exists || rungs[r].budget_bytes < least) continue;
         for (uint64_t less = 0; less < 2; less++) {
             plan_at(rungs[r].budget_bytes - less, arena, &plan);
-            bool on =
-                plan.verdict != BT_REFUSED && plan.n_ubatch == w.costs[0].n_ubatch && plan.n_ctx == rungs[r].n_ctx;
+            bool on = plan.verdict != BT_REFUSED && plan.exact && plan.n_ctx == rungs[r].n_ctx;
             if (r == BT_RUNG_OVERLAP) on = on && plan.n_slots != 1;
             if (r == BT_RUNG_HEAD)
                 on = on && plan.head_resident && (plan.n_slots != 1 || w.problem.wishes.n_buffers == 1);
@@ -214,41 +275,32 @@ static void monotone_round(uint32_t round) {
     uint64_t total = 200000;
     for (uint32_t u = 0; u < w.problem.n_units; u++)
         total += w.units[u].pinned_bytes;
-    rank last = {{0}};
-    bool ran = false;
-    uint64_t last_time = 0;
-    uint64_t budget = 1;
-    for (int i = 0; i < (large ? 12 : 40); i++) {
-        bt_arena *arena = bt_arena_open(ARENA_BYTES, 1 << 20);
-        bt_plan plan;
-        bt_plan again;
-        plan_at(budget, arena, &plan);
-        plan_at(budget, arena, &again);
-        assert_memory_equal(plan.place, again.place, plan.n_units * sizeof *plan.place);
-        assert_memory_equal(&plan.ledger, &again.ledger, sizeof plan.ledger);
-        assert_int_equal(plan.n_ctx, again.n_ctx);
-        plan_is_sound(&plan);
-        if (plan.verdict != BT_REFUSED) {
-            rank now = rank_of(&plan);
-            assert_true(!ran || rank_compare(&now, &last, 5) >= 0);
-            last = now;
-            ran = true;
-        } else {
-            assert_false(ran);
-        }
-        if (!large) {
-            w.problem.wishes.policy = BT_POLICY_SPEED;
+    for (int policy = 0; policy < (large ? 1 : 2); policy++) {
+        w.problem.wishes.policy = (bt_policy)policy;
+        rank last = {{0}};
+        bool ran = false;
+        uint64_t budget = 1;
+        for (int i = 0; i < (large ? 12 : 40); i++) {
+            bt_arena *arena = bt_arena_open(ARENA_BYTES, 1 << 20);
+            bt_plan plan;
+            bt_plan again;
             plan_at(budget, arena, &plan);
-            w.problem.wishes.policy = BT_POLICY_CTX;
+            plan_at(budget, arena, &again);
+            assert_memory_equal(plan.place, again.place, plan.n_units * sizeof *plan.place);
+            assert_memory_equal(&plan.ledger, &again.ledger, sizeof plan.ledger);
+            assert_int_equal(plan.n_ctx, again.n_ctx);
             plan_is_sound(&plan);
-            if (plan.verdict != BT_REFUSED && plan.n_ubatch == last.at[0]) {
-                uint64_t speed = plan.forecast.micro_tokens_per_s.value;
-                assert_true(i == 0 || plan.n_ubatch != w.costs[0].n_ubatch || speed >= last_time);
-                if (plan.n_ubatch == w.costs[0].n_ubatch) last_time = speed;
+            if (plan.verdict != BT_REFUSED) {
+                rank now = rank_of(&plan);
+                assert_true(!ran || rank_compare(&now, &last, RANK_RING) >= 0);
+                last = now;
+                ran = true;
+            } else {
+                assert_false(ran);
             }
+            bt_arena_close(arena);
+            budget += below(3) == 0 ? below(50) : below(total / 16);
         }
-        bt_arena_close(arena);
-        budget += below(3) == 0 ? below(50) : below(total / 16);
     }
 }
 static void more_is_never_worse(void **state) {
@@ -274,25 +326,32 @@ static uint64_t total_of(const bt_costs *c, uint32_t n_ctx, uint32_t set, uint32
     uint64_t slot = 0;
     uint64_t head_rows = 0;
     bool streams = false;
-    *ret = (rank){{c->n_ubatch, cells, 0, 1, 0, UINT64_MAX}};
+    uint64_t read = 0;
+    *ret = (rank){{[RANK_CTX] = cells,
+                   [RANK_F16] = c->type_k == 1,
+                   [RANK_UBATCH] = c->n_ubatch,
+                   [RANK_HEAD] = 1,
+                   [RANK_RING] = UINT64_MAX}};
     for (uint32_t u = 0; u < w.problem.n_units; u++) {
         const bt_plan_unit *unit = &w.units[u];
         if (unit->kind == BT_KIND_HEAD) head_rows += window_of(unit, c);
         if (set >> u & 1) {
             sum += unit->pinned_bytes;
-            if (unit->kind != BT_KIND_TABLE) ret->at[4] += unit->pinned_bytes;
+            if (unit->kind != BT_KIND_TABLE) ret->at[RANK_PINS] += unit->pinned_bytes;
         } else if (unit->kind == BT_KIND_TABLE) {
             sum += window_of(unit, c);
         } else {
             streams = true;
             if (unit->slot_bytes > slot) slot = unit->slot_bytes;
-            if (unit->kind == BT_KIND_HEAD) ret->at[3] = 0;
+            read += unit->read_bytes;
+            if (unit->kind == BT_KIND_HEAD) ret->at[RANK_HEAD] = 0;
         }
     }
-    if (!ret->at[3]) sum += head_rows;
-    if (streams) ret->at[5] -= n_slots * (slot + c->slot_slack_bytes);
-    sum += UINT64_MAX - ret->at[5];
-    ret->at[2] = !streams || n_slots >= 2;
+    if (!ret->at[RANK_HEAD]) sum += head_rows;
+    if (streams) ret->at[RANK_RING] -= n_slots * (slot + c->slot_slack_bytes);
+    sum += UINT64_MAX - ret->at[RANK_RING];
+    ret->at[RANK_OVERLAP] = !streams || n_slots >= 2;
+    rank_by_policy(ret, read, ret->at[RANK_OVERLAP]);
     if (c->page_table_divisor) sum += (sum + c->page_table_divisor - 1) / c->page_table_divisor;
     return sum > c->load_peak_bytes ? sum : c->load_peak_bytes;
 }
@@ -321,13 +380,13 @@ static bool set_allowed(const bt_costs *c, uint32_t set) {
 /* The best of all placements at one context; *ret is only replaced by a better one. */
 static bool brute_force_at(const bt_costs *c, uint32_t n_ctx, uint64_t budget, bool found, rank *ret) {
     uint32_t n_buffers = w.problem.wishes.n_buffers;
-    uint32_t depth[2] = {n_buffers ? n_buffers : 2, 1};
+    uint32_t depth[2] = {n_buffers ? n_buffers : 2, n_buffers ? n_buffers : 1}; /* as asked, or two and one */
     for (uint32_t set = 0; set < UINT32_C(1) << w.problem.n_units; set++) {
         if (!set_allowed(c, set)) continue;
         for (int d = 0; d < 2; d++) {
             rank r;
             if (total_of(c, n_ctx, set, depth[d], &r) > budget) continue;
-            if (!found || rank_compare(&r, ret, 6) > 0) *ret = r;
+            if (!found || rank_compare(&r, ret, RANK_N) > 0) *ret = r;
             found = true;
         }
     }
@@ -335,19 +394,12 @@ static bool brute_force_at(const bt_costs *c, uint32_t n_ctx, uint64_t budget, b
 }
 
 static bool brute_force(uint64_t budget, rank *ret) {
-    const bt_wishes *wish = &w.problem.wishes;
-    uint32_t trained = w.problem.n_ctx_train;
-    int64_t start = wish->n_ctx ? wish->n_ctx : trained;
-    if (!wish->n_ctx && start > 4096) start = 4096;
-    start = (start + 255) / 256 * 256;
-    bool steps = !wish->n_ctx || wish->allow_ctx_reduction;
-    for (uint32_t i = 0; i < w.problem.n_costs; i++) {
-        bool found = false;
-        for (int64_t ctx = start; ctx >= (steps ? 256 : start); ctx -= 256)
-            found = brute_force_at(&w.costs[i], (uint32_t)ctx, budget, found, ret);
-        if (found) return true;
-    }
-    return false;
+    bool steps = !w.problem.wishes.n_ctx || w.problem.wishes.allow_ctx_reduction;
+    bool found = false;
+    for (uint32_t i = 0; i < w.problem.n_costs; i++)
+        for (uint32_t n_ctx = ctx_first(); n_ctx >= (steps ? 256 : ctx_first()); n_ctx -= 256)
+            found = brute_force_at(&w.costs[i], n_ctx, budget, found, ret);
+    return found;
 }
 
 static void brute_round(uint32_t round) {
@@ -359,6 +411,7 @@ static void brute_round(uint32_t round) {
     plan_at(1, arena, &plan);
     uint64_t least = plan.refusal.need_bytes;
     for (int i = 0; i < 6; i++) {
+        w.problem.wishes.policy = (bt_policy)(i % 2);
         uint64_t budget = least - 1 + below(least);
         rank best = {{0}};
         bool found = brute_force(budget, &best);
@@ -366,7 +419,7 @@ static void brute_round(uint32_t round) {
         assert_int_equal(plan.verdict != BT_REFUSED, found);
         if (!found) continue;
         rank got = rank_of(&plan);
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < RANK_N; k++)
             assert_int_equal(got.at[k], best.at[k]);
     }
     bt_arena_close(arena);

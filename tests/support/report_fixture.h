@@ -145,6 +145,8 @@ static inline void fixture_plan(report_fixture *f) {
         .n_ubatch = 512,
         .n_parallel = 2,
         .n_threads = 6,
+        .type_k = 2,
+        .type_v = 8,
         .head_resident = true,
         .n_slots = 2,
         .slot_bytes = 3008194,
@@ -176,7 +178,10 @@ static inline void fixture_plan(report_fixture *f) {
                             .n_buffers = 3,
                             .stream_head = BT_OFF,
                             .policy = BT_POLICY_SPEED,
-                            .io = BT_IO_DIRECT};
+                            .io = BT_IO_DIRECT,
+                            .rope_scaling = BT_ROPE_YARN,
+                            .rope_scale_micro = 2500000,
+                            .yarn_orig_ctx = 8191};
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
         p->ledger.bytes[i] = i == BT_LINE_EXPERTS ? 0 : 100000 + i * 65537;
         p->ledger.source[i] = (bt_source)(i % 4);

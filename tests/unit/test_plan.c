@@ -10,6 +10,7 @@
 
 #include "plan/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define BLOCK  UINT64_C(10000)
@@ -19,8 +20,12 @@
 #define BASE   UINT64_C(100000)
 #define CELL   UINT64_C(10) /* KV bytes a token */
 #define UBATCH UINT64_C(2)  /* compute bytes for each token of the micro-batch */
+#define F16    1u
+#define Q4_0   2u
+#define Q8_0   8u
 
-static bt_costs costs[3];
+static bt_costs costs[12];
+static bt_alternative alternatives[6];
 static bt_plan_unit units[12];
 static bt_problem problem;
 static bt_arena *arena;
@@ -32,18 +37,51 @@ static uint64_t fixed(uint64_t ctx, uint64_t ubatch) {
     return BASE + CELL * ctx + UBATCH * ubatch + ROWS;
 }
 
+static bt_costs model(uint32_t type, uint64_t cell, uint32_t n_ubatch) {
+    bt_costs c = {.n_ubatch = n_ubatch,
+                  .n_parallel = 1,
+                  .type_k = type,
+                  .type_v = type,
+                  .ctx_align = 256,
+                  .ctx_step = 256,
+                  .ctx_min = 256};
+    c.line[BT_LINE_BASE].fixed_bytes = BASE;
+    c.line[BT_LINE_KV].per_ctx_bytes = cell;
+    c.line[BT_LINE_COMPUTE].fixed_bytes = UBATCH * n_ubatch;
+    return c;
+}
+
+/* Behind the problem's own models: a change and the models it leads to. */
+static void alternative(const char *flag, const char *value, const bt_costs *models, uint32_t n) {
+    bt_alternative *other = &alternatives[problem.n_alternatives++];
+    uint32_t first = problem.n_costs;
+    for (uint32_t i = 0; i + 1 < problem.n_alternatives; i++)
+        first += alternatives[i].n_costs;
+    (void)snprintf(other->flag, sizeof other->flag, "%s", flag);
+    (void)snprintf(other->value, sizeof other->value, "%s", value);
+    other->first_cost = first;
+    other->n_costs = n;
+    memcpy(&costs[first], models, n * sizeof *models);
+    problem.alternatives = alternatives;
+}
+
+/* An explicit micro-batch. */
+static void ask_ubatch(uint32_t n_ubatch) {
+    problem.wishes.n_ubatch = n_ubatch;
+    problem.n_costs = 1;
+    problem.n_alternatives = 0;
+    costs[0] = model(F16, CELL, n_ubatch);
+}
+
 static int set_up(void **state) {
     (void)state;
     arena = bt_arena_open(8 << 20, 64 << 10);
     memset(&plan, 0, sizeof plan);
     memset(units, 0, sizeof units);
     memset(costs, 0, sizeof costs);
-    for (uint32_t i = 0; i < 3; i++) {
-        costs[i] = (bt_costs){.n_ubatch = 512u >> i, .ctx_align = 256, .ctx_step = 256, .ctx_min = 256};
-        costs[i].line[BT_LINE_BASE].fixed_bytes = BASE;
-        costs[i].line[BT_LINE_KV].per_ctx_bytes = CELL;
-        costs[i].line[BT_LINE_COMPUTE].fixed_bytes = UBATCH * costs[i].n_ubatch;
-    }
+    memset(alternatives, 0, sizeof alternatives);
+    for (uint32_t i = 0; i < 3; i++)
+        costs[i] = model(F16, CELL, 512u >> i);
     for (uint32_t u = 0; u < 8; u++)
         units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
     units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, BT_KIND_HEAD};
@@ -165,7 +203,7 @@ static void forced_keeps_explicit_wishes(void **state) {
     (void)state;
     problem.wishes.force = true;
     problem.wishes.n_ctx = 1024;
-    problem.wishes.n_ubatch = 256;
+    ask_ubatch(256);
     problem.wishes.stream_head = BT_OFF;
     plan_with(1);
     assert_true(plan.forced);
@@ -213,6 +251,17 @@ static void unknown_architecture(void **state) {
     assert_int_equal(plan.verdict, BT_REFUSED);
 }
 
+/* A larger budget is no way out where the system enforces less. */
+static void budget_is_suggested_within_limits(void **state) {
+    (void)state;
+    problem.budget_limit = (bt_known){true, (1 << 20) - 1};
+    plan_with(fixed(256, 128) + BLOCK - 1);
+    assert_int_equal(plan.refusal.n_changes, 0);
+    problem.budget_limit.value++;
+    plan_with(fixed(256, 128) + BLOCK - 1);
+    assert_string_equal(plan.refusal.changes[0].value, "1M");
+}
+
 /* ---- context ---- */
 
 static void explicit_ctx_is_honoured_or_refused(void **state) {
@@ -249,7 +298,11 @@ static void explicit_ctx_may_shrink(void **state) {
     assert_int_equal(plan.n_ctx, 512);
     assert_int_equal(plan.n_ctx_requested, 1000);
     assert_string_equal(plan.ctx_reason, "the budget holds no more (1000 asked for)");
-    assert_true(plan.exact); /* context goes down before the micro-batch does */
+    assert_true(plan.exact);
+    plan_with(fixed(512, 512) + BLOCK - 1);
+    assert_int_equal(plan.n_ctx, 512); /* the micro-batch goes down before the context does */
+    assert_int_equal(plan.n_ubatch, 256);
+    assert_false(plan.exact);
 }
 
 static void default_ctx(void **state) {
@@ -281,6 +334,18 @@ static void wishes_that_contradict(void **state) {
     assert_string_equal(err.code, "ctx_trained");
     assert_int_equal(err.need, 2049);
     assert_int_equal(err.have, 2048);
+    assert_non_null(strstr(err.text, "--rope-scaling"));
+    problem.wishes.rope_scaling = BT_ROPE_YARN;
+    problem.wishes.rope_scale_micro = 1500000;
+    problem.wishes.n_ctx = 3072;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);
+    assert_int_equal(plan.n_ctx, 3072);
+    problem.wishes.n_ctx = 3073;
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
+    assert_int_equal(err.have, 3072);
+    problem.wishes.n_ctx = 2049;
+    problem.wishes.rope_scaling = BT_ROPE_NONE; /* a factor that is not used stretches nothing */
+    assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
     problem.n_ctx_train = 2000; /* libllama rounds this up to 2048 */
     problem.wishes.n_ctx = 2048;
     assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_OK);
@@ -290,7 +355,7 @@ static void wishes_that_contradict(void **state) {
     assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
     assert_string_equal(err.code, "flash_attn");
     problem.wishes.type_v = 1;
-    problem.wishes.n_ubatch = 300;
+    problem.wishes.n_ubatch = 300; /* the models given are of others */
     assert_int_equal(bt_plan_make(&problem, arena, &plan, &err), BT_E_ARG);
     assert_string_equal(err.code, "plan_costs");
     problem.wishes.n_ubatch = 0;
@@ -300,25 +365,131 @@ static void wishes_that_contradict(void **state) {
 
 /* ---- micro-batch, head, ring ---- */
 
-static void ubatch_goes_down_last(void **state) {
+static void ubatch_goes_down_when_the_context_needs_it(void **state) {
     (void)state;
-    plan_with(fixed(256, 512) + BLOCK);
+    plan_with(fixed(2048, 512) + BLOCK);
     assert_true(plan.exact);
     assert_int_equal(plan.n_ubatch, 512);
-    plan_with(fixed(256, 512) + BLOCK - 1);
+    plan_with(fixed(2048, 512) + BLOCK - 1);
     assert_false(plan.exact);
     assert_int_equal(plan.n_ubatch, 256);
-    assert_int_equal(plan.n_ctx, 256);
-    problem.wishes.n_ubatch = 512;
+    assert_int_equal(plan.n_ctx, 2048);
+    plan_with(fixed(2048, 128) + BLOCK - 1);
+    assert_int_equal(plan.n_ctx, 1792);
+    assert_int_equal(plan.n_ubatch, 512); /* at that context there is room for it again */
+    ask_ubatch(512);
+    for (uint32_t n_ubatch = 256; n_ubatch >= 64; n_ubatch /= 2) {
+        char value[8];
+        (void)snprintf(value, sizeof value, "%u", n_ubatch);
+        bt_costs smaller = model(F16, CELL, n_ubatch);
+        alternative("-ub", value, &smaller, 1);
+    }
     plan_with(fixed(256, 512) + BLOCK - 1);
     assert_int_equal(plan.verdict, BT_REFUSED);
     assert_string_equal(plan.refusal.changes[0].flag, "-ub");
     assert_string_equal(plan.refusal.changes[0].value, "256");
     assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(256, 256) + BLOCK);
-    problem.wishes.n_ubatch = 256;
+    assert_string_equal(plan.refusal.changes[1].flag, "--ram-budget"); /* of one flag the mildest only */
+    plan_with(fixed(256, 256) + BLOCK - 1);
+    assert_string_equal(plan.refusal.changes[0].value, "128");
+    ask_ubatch(256);
     plan_with(fixed(256, 256) + BLOCK);
     assert_int_equal(plan.n_ubatch, 256);
     assert_true(plan.exact); /* as asked for: nothing was lowered */
+}
+
+/* A prompt is not cut into pieces below 128 for the sake of context, except for the first 1024 tokens of it. */
+static void small_ubatches_are_the_last_resort(void **state) {
+    (void)state;
+    problem.n_costs = 4;
+    costs[3] = model(F16, CELL, 64);
+    plan_with(fixed(2048, 128) + BLOCK - 1); /* holds 2048 tokens at 64 */
+    assert_int_equal(plan.n_ctx, 1792);
+    plan_with(fixed(1024, 128) + BLOCK);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.n_ubatch, 128);
+    plan_with(fixed(1024, 128) + BLOCK - 1);
+    assert_int_equal(plan.n_ctx, 1024);
+    assert_int_equal(plan.n_ubatch, 64);
+    plan_with(fixed(1024, 64) + BLOCK - 1); /* 768 at 64, and at 512 */
+    assert_int_equal(plan.n_ctx, 768);
+    assert_int_equal(plan.n_ubatch, 512);
+    plan_with(fixed(256, 128) + BLOCK - 1);
+    assert_int_equal(plan.n_ubatch, 64);
+    assert_int_equal(plan.n_ctx, 256);
+}
+
+/* ---- KV types ---- */
+
+/* f16 and q8_0, of each 512 and 256. */
+static void open_types(void) {
+    problem.wishes.type_k = problem.wishes.type_v = BT_TYPE_AUTO;
+    problem.n_costs = 4;
+    costs[0] = model(F16, CELL, 512);
+    costs[1] = model(F16, CELL, 256);
+    costs[2] = model(Q8_0, CELL / 2, 512);
+    costs[3] = model(Q8_0, CELL / 2, 256);
+}
+
+static void types_go_down_when_the_context_needs_it(void **state) {
+    (void)state;
+    open_types();
+    plan_with(fixed(2048, 512) + BLOCK);
+    assert_int_equal(plan.type_k, F16);
+    assert_true(plan.exact);
+    assert_int_equal(plan.wishes.type_k, BT_TYPE_AUTO);
+    plan_with(fixed(2048, 512) + BLOCK - 1); /* f16 stays while a smaller micro-batch will do */
+    assert_int_equal(plan.type_k, F16);
+    assert_int_equal(plan.n_ubatch, 256);
+    plan_with(fixed(2048, 256) + BLOCK - 1);
+    assert_int_equal(plan.type_k, Q8_0);
+    assert_int_equal(plan.type_v, Q8_0);
+    assert_int_equal(plan.n_ubatch, 512);
+    assert_int_equal(plan.n_ctx, 2048);
+    assert_false(plan.exact);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_KV], CELL / 2 * 2048);
+}
+
+static void types_are_suggested(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 2048;
+    const bt_costs q8[2] = {model(Q8_0, CELL / 2, 512), model(Q8_0, CELL / 2, 256)};
+    const bt_costs q4[2] = {model(Q4_0, CELL / 4, 512), model(Q4_0, CELL / 4, 256)};
+    problem.n_costs = 2;
+    alternative("-ctk", "q8_0 -ctv q8_0", q8, 2);
+    alternative("-ctk", "q4_0 -ctv q4_0", q4, 2);
+    uint64_t least = fixed(2048, 256) + BLOCK;
+    plan_with(least - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_string_equal(plan.refusal.changes[0].flag, "-c");
+    assert_string_equal(plan.refusal.changes[1].flag, "-ctk");
+    assert_string_equal(plan.refusal.changes[1].value, "q8_0 -ctv q8_0");
+    assert_int_equal(plan.refusal.changes[1].need_bytes, least - CELL / 2 * 2048);
+    assert_string_equal(plan.refusal.changes[2].flag, "--ram-budget");
+    assert_int_equal(plan.refusal.n_changes, 3);
+    plan_with(least - CELL / 2 * 2048 - 1); /* q8_0 is not enough */
+    assert_string_equal(plan.refusal.changes[1].value, "q4_0 -ctv q4_0");
+    plan_with(least - (CELL - CELL / 4) * 2048 - 1); /* nor is q4_0 */
+    assert_string_equal(plan.refusal.changes[1].flag, "--ram-budget");
+}
+
+/* Fewer sequences round the context to less, and may go lower. */
+static void sequences_are_suggested(void **state) {
+    (void)state;
+    problem.wishes.n_parallel = 4;
+    problem.n_costs = 1;
+    costs[0].n_parallel = 4;
+    costs[0].ctx_align = costs[0].ctx_step = costs[0].ctx_min = 1024;
+    bt_costs two = costs[0];
+    two.n_parallel = 2;
+    two.ctx_align = two.ctx_step = two.ctx_min = 512;
+    alternative("-np", "2", &two, 1);
+    alternative("-np", "1", &costs[0], 1);
+    plan_with(fixed(1024, 512) + BLOCK - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_string_equal(plan.refusal.changes[0].flag, "-np");
+    assert_string_equal(plan.refusal.changes[0].value, "2");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(512, 512) + BLOCK);
 }
 
 static void head_wishes(void **state) {
@@ -335,7 +506,7 @@ static void head_wishes(void **state) {
     assert_false(plan.ladder[BT_RUNG_HEAD].exists);
     assert_false(plan.ladder[BT_RUNG_ALL_PINNED].exists);
     problem.wishes.stream_head = BT_OFF;
-    problem.wishes.n_ubatch = 512;
+    ask_ubatch(512);
     plan_with(fixed(256, 512) + BLOCK + 2 * HEAD - 1);
     assert_int_equal(plan.verdict, BT_REFUSED);
     assert_string_equal(plan.refusal.changes[0].flag, "--stream-head");
@@ -365,6 +536,38 @@ static void ring_before_head_before_pins(void **state) {
     problem.wishes.n_buffers = 3;
     plan_with(fixed(256, 512) + 4 * BLOCK + 2 * HEAD);
     assert_int_equal(plan.n_slots, 3);
+}
+
+/* A depth that was asked for is kept or refused, like a context. */
+static void ring_is_honoured_or_refused(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    problem.n_costs = 1;
+    problem.wishes.n_buffers = 3;
+    plan_with(fixed(256, 512) + 3 * BLOCK - 1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_int_equal(plan.n_slots, 3);
+    assert_string_equal(plan.refusal.changes[0].flag, "--buffers");
+    assert_string_equal(plan.refusal.changes[0].value, "2");
+    assert_int_equal(plan.refusal.changes[0].need_bytes, fixed(256, 512) + 2 * BLOCK);
+    plan_with(fixed(256, 512) + 2 * BLOCK - 1);
+    assert_string_equal(plan.refusal.changes[0].value, "1");
+    plan_with(fixed(256, 512) + 3 * BLOCK);
+    assert_int_equal(plan.n_slots, 3);
+}
+
+/* Two ways to pin as many bytes: the one whose ring is smaller has fewer planned bytes, and wins. */
+static void of_equal_pins_fewer_planned_bytes(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 256;
+    problem.wishes.stream_head = BT_ON;
+    units[5].slot_bytes = BLOCK + 2000;                 /* pinned, it costs what its equals cost */
+    uint64_t room = 2 * (BLOCK + 2000) + 3 * BLOCK + 1; /* three pins, whichever the slots are */
+    plan_with(fixed(256, 512) + room);
+    assert_int_equal(plan.n_pinned, 3);
+    assert_int_equal(plan.place[5], BT_PLACE_PINNED);
+    assert_int_equal(plan.slot_bytes, BLOCK);
+    assert_int_equal(plan.planned_bytes, fixed(256, 512) + 5 * BLOCK);
 }
 
 /* One unit four times the others: pinning it and shrinking the ring beats streaming it. */
@@ -397,7 +600,7 @@ static void tables_come_last(void **state) {
     assert_int_equal(plan.n_ubatch, 512);
     assert_int_equal(plan.n_streamed, 10);
     /* a smaller micro-batch has a smaller window */
-    problem.wishes.n_ubatch = 256;
+    ask_ubatch(256);
     plan_with(fixed(256, 256) - ROWS + 25600 + BLOCK);
     assert_int_equal(plan.place[10], BT_PLACE_ROWS);
     assert_int_equal(plan.ledger.bytes[BT_LINE_EMBEDDINGS], 25600);
@@ -480,11 +683,47 @@ static void speed_policy(void **state) {
     problem.disk_bytes_per_s.known = false; /* without rates: what is read */
     plan_with(budget);
     assert_int_equal(plan.n_ctx, 1024);
-    plan_with(budget - 1);
+    problem.n_costs = 1;
+    plan_with(budget - 1); /* everything in memory would take a context of 768: too small for an exchange */
+    assert_int_equal(plan.n_ctx, 1280);
+    assert_int_equal(plan.verdict, BT_STREAMS);
+    plan_with(fixed(1024, 512) + BLOCK - 1); /* but where nothing else runs */
     assert_int_equal(plan.n_ctx, 768);
     problem.wishes.n_ctx = 2048;
     plan_with(budget);
     assert_int_equal(plan.n_ctx, 2048);
+}
+
+/* A smaller micro-batch makes room for pins, and costs passes of the prompt. */
+static void speed_policy_weighs_the_prompt(void **state) {
+    (void)state;
+    problem.wishes.n_ctx = 1024;
+    problem.wishes.policy = BT_POLICY_SPEED;
+    problem.n_costs = 2;
+    costs[1] = model(F16, CELL, 32);
+    plan_with(fixed(1024, 512) + 4 * BLOCK); /* 960 bytes saved pin nothing */
+    assert_int_equal(plan.n_ubatch, 512);
+    plan_with(fixed(1024, 512) + all_blocks - 1); /* here they pin the last block: 144 passes of no reading at all */
+    assert_int_equal(plan.n_ubatch, 32);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_false(plan.exact);
+    problem.wishes.policy = BT_POLICY_CTX;
+    plan_with(fixed(1024, 512) + all_blocks - 1);
+    assert_int_equal(plan.n_ubatch, 512);
+}
+
+static void speed_policy_lowers_open_types(void **state) {
+    (void)state;
+    open_types();
+    problem.wishes.n_ctx = 2048;
+    problem.wishes.policy = BT_POLICY_SPEED;
+    plan_with(fixed(2048, 512) + all_blocks);
+    assert_int_equal(plan.type_k, F16); /* as fast */
+    assert_true(plan.exact);
+    plan_with(fixed(2048, 512) + all_blocks - 513); /* no micro-batch makes that good */
+    assert_int_equal(plan.type_k, Q8_0);
+    assert_int_equal(plan.n_ubatch, 512);
+    assert_int_equal(plan.verdict, BT_FITS);
 }
 
 /* ---- limits ---- */
@@ -546,13 +785,20 @@ int main(void) {
         TEST(forced_keeps_explicit_wishes),
         TEST(unlimited),
         TEST(unknown_architecture),
+        TEST(budget_is_suggested_within_limits),
         TEST(explicit_ctx_is_honoured_or_refused),
         TEST(explicit_ctx_may_shrink),
         TEST(default_ctx),
         TEST(wishes_that_contradict),
-        TEST(ubatch_goes_down_last),
+        TEST(ubatch_goes_down_when_the_context_needs_it),
+        TEST(small_ubatches_are_the_last_resort),
+        TEST(types_go_down_when_the_context_needs_it),
+        TEST(types_are_suggested),
+        TEST(sequences_are_suggested),
         TEST(head_wishes),
         TEST(ring_before_head_before_pins),
+        TEST(ring_is_honoured_or_refused),
+        TEST(of_equal_pins_fewer_planned_bytes),
         TEST(pinning_the_largest_shrinks_the_ring),
         TEST(tables_come_last),
         TEST(tied_head_needs_rows_while_it_streams),
@@ -560,6 +806,8 @@ int main(void) {
         TEST(loading_has_a_peak),
         TEST(ladder),
         TEST(speed_policy),
+        TEST(speed_policy_weighs_the_prompt),
+        TEST(speed_policy_lowers_open_types),
         TEST(prices_beyond_64_bits),
         TEST(nothing_to_place),
         TEST(arena_full),

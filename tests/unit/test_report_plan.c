@@ -65,6 +65,9 @@ static void same_wishes(const bt_wishes *a, const bt_wishes *b) {
     SAME(stream_head);
     SAME(policy);
     SAME(io);
+    SAME(rope_scaling);
+    SAME(rope_scale_micro);
+    SAME(yarn_orig_ctx);
 }
 
 static void same_refusal(const bt_refusal *a, const bt_refusal *b) {
@@ -94,6 +97,8 @@ static void same_plan(const bt_plan *a, const bt_plan *b) {
     SAME(n_ubatch);
     SAME(n_parallel);
     SAME(n_threads);
+    SAME(type_k);
+    SAME(type_v);
     SAME(head_resident);
     SAME(n_slots);
     SAME(slot_bytes);
@@ -186,6 +191,20 @@ static void test_rates_survive(void **state) {
     }
 }
 
+/* A wish that is open stays open; what was made of it is beside it. */
+static void test_open_types(void **state) {
+    (void)state;
+    fixture.plan.wishes.type_k = fixture.plan.wishes.type_v = BT_TYPE_AUTO;
+    char *json = to_json(&fixture.plan);
+    assert_non_null(strstr(json, "\"cache_type_k\": \"auto\""));
+    assert_non_null(strstr(json, "\"type_k\": \"q4_0\""));
+    bt_plan read;
+    bt_error err = {0};
+    assert_int_equal(bt_plan_from_json(json, strlen(json), arena, &read, &err), BT_OK);
+    same_plan(&fixture.plan, &read);
+    bt_heap_free(json);
+}
+
 static void test_members(void **state) {
     (void)state;
     char *json = to_json(&fixture.plan);
@@ -209,8 +228,8 @@ static void test_members(void **state) {
     assert_int_equal(pinned, 1);
     assert_int_equal(partial, 1);
     assert_int_equal(streamed, 1);
-    /* q8_0 keys: 34 bytes of 32; q4_0 values: 18 of 32; two blocks of 256 and 128 */
-    assert_int_equal(token_bytes, 2 * (256 / 32 * 34 + 128 / 32 * 18));
+    /* q4_0 keys: 18 bytes of 32; q8_0 values: 34 of 32; two blocks of 256 and 128 */
+    assert_int_equal(token_bytes, 2 * (256 / 32 * 18 + 128 / 32 * 34));
     assert_true(rate > 333.333165 && rate < 333.333167);
     assert_string_equal(io, "direct");
     json_t *place = json_array_get(json_object_get(root, "placement"), 5);
@@ -276,6 +295,8 @@ static void test_strict(void **state) {
         {"\"ctx_size\": 4000", "\"ctx_size\": -1", "\"wishes.ctx_size\""},
         {"\"cache_type_k\": \"q8_0\"", "\"cache_type_k\": \"q9\"", "\"wishes.cache_type_k\""},
         {"\"cache_type_v\": \"q4_0\"", "\"cache_type_v\": null", "\"wishes.cache_type_v\""},
+        {"\"type_k\": \"q4_0\"", "\"type_k\": \"auto\"", "\"kv.type_k\""},
+        {"\"type_v\": \"q8_0\"", "\"type_v\": 8", "\"kv.type_v\""},
         {"\"threads\": 5", "\"threads\": 100000", "\"wishes.threads\""},
         {"\"io\": \"direct\"", "\"io\": \"mmap\"", "\"wishes.io\""},
         {"\"effective\": 4096", "\"effective\": 4294967296", "\"ctx.effective\""},
@@ -452,21 +473,23 @@ static void test_text_streams(void **state) {
                "  Context asked        4000\n"
                "  Context because      rounded up to 256\n"
                "  Context trained      8192\n"
-               "  KV types             q8_0, q4_0\n"
+               "  KV types             q4_0, q8_0\n"
                "  Batch, micro-batch   2048, 512\n"
                "  Sequences, threads   2, 6\n"
                "  Context of each      2048 guaranteed, of 4096 in all\n"
+               "  RoPE scaling         yarn, x 2.50\n"
                "  Disk input           direct\n"
                "  Priced by            dry run\n"
                "\n" LEDGER "  budget                 64.0 MiB         67108864  asked\n"
                "\n"
-               "Verdict: streams: 5.7 MiB a token from disk at 2000 MB/s, about 333 tokens/s, bound by the disk\n"
-               "\n" LADDER);
+               "Verdict: streams: runs from disk, about 333 tokens/s, because a token reads 5.7 MiB at 2000 MB/s\n"
+               "\n" LADDER "  With 37.3 MiB less all weights still stay in memory at context 4096.\n");
 }
 
 static void test_text_impossible(void **state) {
     (void)state;
     fixture_refuse(&fixture);
+    fixture.plan.wishes.n_ubatch = 0;
     check_text("RAM budget impossible\n"
                "  Requested            4.0 MiB\n"
                "  Minimum required     8.1 MiB\n"
@@ -486,20 +509,22 @@ static void test_text_impossible(void **state) {
                "  Context asked        4000\n"
                "  Context because      rounded up to 256\n"
                "  Context trained      8192\n"
-               "  KV types             q8_0, q4_0\n"
+               "  KV types             q4_0, q8_0\n"
                "  Batch, micro-batch   2048, 32 (lowered to fit: last digits may differ from llama.cpp's)\n"
                "  Sequences, threads   2, 6\n"
                "  Context of each      2048 guaranteed, of 4096 in all\n"
+               "  RoPE scaling         yarn, x 2.50\n"
                "  Disk input           direct\n"
                "  Priced by            dry run\n"
                "\n" LEDGER "  budget                  4.0 MiB          4194304  asked\n"
                "\n"
                "Verdict: refused: context 4096 needs 9.0 MiB, the budget is 4.0 MiB; runs all the same, because it is "
                "forced\n"
-               "\n" LADDER "\n"
+               "\n" LADDER "  With 786.8 KiB more it runs at context 256.\n"
+               "\n"
                "What would fit (one of)\n"
-               "  --ctx-size 256  needs 3.8 MiB\n"
-               "  --ram-budget 9M  needs 9.0 MiB\n");
+               "  --ctx-size 256           needs      3.8 MiB\n"
+               "  --ram-budget 9M          needs      9.0 MiB\n");
 }
 
 static void find_in_text(const char *wanted) {
@@ -516,9 +541,23 @@ static void test_text_of_other_verdicts(void **state) {
     p->disk_bytes_per_s = (bt_known){0};
     p->forecast = (bt_forecast){0};
     p->n_slots = 1;
-    find_in_text("Verdict: streams: 5.7 MiB a token from disk, whose speed is not known; with one buffer reading and "
-                 "computing take turns\n");
-    find_in_text("Streaming ring       1 buffer (");
+    find_in_text(
+        "Verdict: streams: runs from disk, because a token reads 5.7 MiB from a disk whose speed is not known; "
+        "with one buffer reading and computing take turns\n");
+    find_in_text("Streaming ring       1 buffer (801.7 KiB)\n");
+    p->wishes.n_buffers = 0;
+    find_in_text("Streaming ring       1 buffer (801.7 KiB), a second does not fit\n");
+    p->n_slots = 2;
+    p->disk_bytes_per_s = (bt_known){true, 2000000000};
+    p->forecast = (bt_forecast){{true, 34300000}, BT_BOUND_COMPUTE};
+    find_in_text("Verdict: streams: runs from disk, about 34.3 tokens/s, because a token reads 5.7 MiB at 2000 MB/s; "
+                 "reading keeps up, computing bounds it\n");
+    p->wishes.type_k = BT_TYPE_AUTO;
+    find_in_text("KV types             q4_0, q8_0 (auto, lowered for speed)\n");
+    p->wishes.policy = BT_POLICY_CTX;
+    find_in_text("KV types             q4_0, q8_0 (auto, lowered to fit)\n");
+    p->type_k = 1;
+    find_in_text("KV types             f16, q8_0 (auto)\n");
     p->n_ctx_requested = 8192;
     find_in_text("Context Window       4096 (capped)\n");
     p->verdict = BT_FITS;
@@ -527,7 +566,9 @@ static void test_text_of_other_verdicts(void **state) {
     p->wishes.budget_kind = BT_BUDGET_AUTO;
     find_in_text("Requested RAM        auto\n");
     find_in_text("  budget                     none                   asked\n");
-    find_in_text("Verdict: fits: all weights stay in memory, about 34.3 tokens/s, bound by memory bandwidth\n");
+    find_in_text("Verdict: fits: all weights stay in memory, 8.1 MiB; no budget is kept, because what is available is "
+                 "not known, "
+                 "about 34.3 tokens/s, bound by memory bandwidth\n");
     p->verdict = BT_VERDICT_UNKNOWN;
     fixture.facts.arch = "new\x1b[2J";
     (void)snprintf(fixture.facts.kv_reason, sizeof fixture.facts.kv_reason, "its state is not known");
@@ -628,6 +669,7 @@ int main(void) {
         TEST(test_identity),
         TEST(test_identity_of_extremes),
         TEST(test_rates_survive),
+        TEST(test_open_types),
         TEST(test_members),
         TEST(test_bytes_that_are_no_utf8),
         TEST(test_units_that_differ),
