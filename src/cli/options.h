@@ -21,6 +21,7 @@ typedef enum bt_cli_command {
 } bt_cli_command;
 
 typedef struct bt_cli_options {
+    const char *command; /* its name */
     bool help;
 
     /* the plan */

@@ -32,6 +32,8 @@ typedef struct bt_measured {
     double load_s, ttft_s, prefill_tokens_per_s, decode_tokens_per_s;
     uint64_t passes;
     uint64_t streamed_bytes;
+    char reader[16];         /* "io_uring", "pread" */
+    char reader_reason[160]; /* why not io_uring; empty where it is, or was not wanted */
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t major_faults, schedules_built, schedules_reused;
 } bt_measured;
