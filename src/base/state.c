@@ -19,6 +19,7 @@
 #include "base/fault.h"
 #include "base/os.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define NAME_BYTES 256u  /* NAME_MAX of Linux, and its end */
 #define READ_BYTES 4096u /* a page */
 /* Between two tries: from about as long as a turn takes, so that a crowd does not spend it on asking. */
 #define LOCK_REST_NS     1000000L
@@ -171,6 +173,40 @@ bt_status bt_state_write(int dir, const char *name, const char *data, size_t byt
         if (rc < 0) (void)unlinkat(dir, aside, 0);
     }
     return rc == 0 ? BT_OK : bt_fail_sys(err, -rc, "state_file", "cannot write %s of what is kept", name);
+}
+
+/* The oldest of the files with the prefix; how many there are. */
+static uint32_t find_oldest(DIR *list, int dir, const char *prefix, char ret_name[NAME_BYTES]) {
+    uint32_t n = 0;
+    struct timespec oldest = {0};
+    struct dirent *entry = NULL;
+    rewinddir(list);
+    while ((entry = readdir(list)) != NULL) {
+        struct stat found;
+        size_t n_bytes = strlen(entry->d_name);
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || n_bytes >= NAME_BYTES) continue;
+        if (fstatat(dir, entry->d_name, &found, AT_SYMLINK_NOFOLLOW) < 0) continue;
+        bool is_older = found.st_mtim.tv_sec < oldest.tv_sec ||
+                        (found.st_mtim.tv_sec == oldest.tv_sec && found.st_mtim.tv_nsec < oldest.tv_nsec);
+        if (n++ > 0 && !is_older) continue;
+        oldest = found.st_mtim;
+        memcpy(ret_name, entry->d_name, n_bytes + 1);
+    }
+    return n;
+}
+
+void bt_state_trim(int dir, const char *prefix, uint32_t n_max) {
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: reading moves it */
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    char name[NAME_BYTES];
+    if (!list) {
+        if (fd >= 0) (void)bt_os_close(fd);
+        return;
+    }
+    while (find_oldest(list, dir, prefix, name) > n_max) {
+        if (unlinkat(dir, name, 0) < 0) break;
+    }
+    (void)closedir(list);
 }
 
 bt_status bt_state_lock(int dir, const char *name, int *ret_lock, bt_error *err) {

@@ -12,6 +12,7 @@ bt_cmd bt_cmd_run;
 bt_cmd bt_cmd_perplexity;
 bt_cmd bt_cmd_inspect;
 bt_cmd bt_cmd_devices;
+bt_cmd bt_cmd_report;
 bt_cmd bt_cmd_help;
 bt_cmd bt_cmd_version;
 

@@ -22,6 +22,7 @@ const bt_command bt_commands[] = {
     {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
     {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
     {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
+    {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
     {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
     {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
 };

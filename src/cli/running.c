@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "cli/kept.h"
 #include "engine/price.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
@@ -88,8 +89,7 @@ static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error 
     running->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     if (!running->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     if (options->plan_file)
-        return bt_planning_load(options->plan_file, running->facts, &running->machine, running->arena, &running->plan,
-                                err);
+        return bt_planning_load(options, running->facts, &running->machine, running->arena, &running->plan, err);
     return bt_planning_exact(options, running->facts, &running->machine, running->base_bytes, outputs, running->arena,
                              &running->plan, err);
 }
@@ -277,4 +277,8 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_report_lines_text(measured->lines, measured->peak_rss_bytes, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
+}
+
+void bt_running_keep(const bt_running *running, const bt_measured *measured) {
+    bt_kept_write(&running->plan, running->facts, &running->machine, measured);
 }
