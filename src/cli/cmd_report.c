@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/kept.h"
 #include "cli/planning.h"
-#include "engine/engine.h"
 #include "report/report.h"
 
 #include <string.h>
@@ -53,7 +52,7 @@ int bt_cmd_report(const bt_cli_options *options, bt_option_result *args) {
     bt_error err = {0};
     uint64_t base_bytes = 0;
     if (options->exact) {
-        if (bt_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
+        if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
         bt_os_memory memory;
         bt_os_memory_read(&memory);
         base_bytes = memory.rss_bytes.value;

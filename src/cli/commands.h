@@ -20,6 +20,9 @@ bt_cmd bt_cmd_version;
  * llama.cpp is known. */
 const char *bt_cmd_engine_version(void);
 
+/* bt_engine_init, and an end with a sentence where ggml aborts. Stands beside bt_running_open. */
+BT_MUST_CHECK bt_status bt_cli_engine_init(bt_error *err);
+
 /* The table of commands (main.c). */
 typedef struct bt_command {
     const char *name;

@@ -21,6 +21,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PLAN_TRIES_MAX   8u
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
@@ -48,6 +49,22 @@ static void catch_signals(void) {
 
 int bt_running_signal(void) {
     return signal_came;
+}
+
+/* Without it ggml starts a debugger on us, prints a trace and raises SIGABRT. Nothing is left to save: the text so far
+ * is out, and a promise ends with the process. */
+static void on_ggml_abort(const char *message) {
+    const char *why =
+        bt_engine_was_refused_memory() ? "the system refused it memory; look at ulimit -v and ulimit -d: " : "";
+    bt_error err = {0};
+    (void)bt_fail(&err, BT_E_DEVICE, "llama_abort", BT_MEASURE_NONE, 0, 0, "llama.cpp cannot go on: %s%.250s", why,
+                  message);
+    _exit(bt_cli_fail(&err));
+}
+
+bt_status bt_cli_engine_init(bt_error *err) {
+    bt_engine_on_abort(on_ggml_abort);
+    return bt_engine_init(err);
 }
 
 static bool should_abort(void *user) {
@@ -183,7 +200,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, bt_error *err)
 
 static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
     bt_error err = {0};
-    if (bt_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
+    if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     running->base_bytes = memory.rss_bytes.value;

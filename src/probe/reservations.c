@@ -107,7 +107,7 @@ static bool own_pid_ns(uint64_t *ret) {
 }
 
 static bt_status know_self(book *b, bt_error *err) {
-    bt_span word;
+    bt_span word = {"", 0};
     bool known = bt_proc_read("", "/proc/sys/kernel/random/boot_id", 0, &b->scratch) == 0 &&
                  bt_span_only_word(b->scratch.data, &word) && word.n_bytes < sizeof b->boot;
     if (known) memcpy(b->boot, word.at, word.n_bytes); /* zeroed */
