@@ -42,8 +42,8 @@ static void level_source(const bt_machine *machine, const bt_cgroup_level *level
     const char *tail = n > PATH_TEXT ? level->path + n - PATH_TEXT : level->path;
     while (((unsigned char)*tail & 0xC0) == 0x80)
         tail++; /* not inside a character */
-    (void)snprintf(source, CAP_TEXT, "cgroup v%u %s%s %.39s", machine->cgroup_version, n > PATH_TEXT ? "..." : "", tail,
-                   file);
+    (void)snprintf(source, CAP_TEXT, "cgroup v%u %s%.104s %.39s", machine->cgroup_version, n > PATH_TEXT ? "..." : "",
+                   tail, file);
 }
 
 /* What the system enforces: the cgroup chain and the pool's own limit. */

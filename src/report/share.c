@@ -45,8 +45,8 @@ bt_status bt_report_kept_json(const bt_plan *plan, const bt_facts *facts, const 
     return bt_json_finish(&out, root, ret_json, err);
 }
 
-/* The kept run, or null. */
-static json_t *last_run(const char *kept, const bt_facts *facts) {
+/* The kept run; null for none, and for what is no run of this model. */
+static json_t *last_run(bt_json_out *out, const char *kept, const bt_facts *facts) {
     bt_json_in in = {0};
     json_t *root = kept ? bt_json_parse(&in, kept, strlen(kept)) : NULL;
     uint32_t schema = 0;
@@ -56,6 +56,7 @@ static json_t *last_run(const char *kept, const bt_facts *facts) {
     bool is_ours = root && in.status == BT_OK && schema == BT_JSON_SCHEMA &&
                    strcmp(header_sha256, facts->header_sha256) == 0 && bt_json_object(&in, root, "measured");
     if (is_ours) return root;
+    if (in.status == BT_E_NOMEM) out->failed = true;
     json_decref(root);
     return json_null();
 }
@@ -113,7 +114,7 @@ bt_status bt_report_share_json(const bt_plan *plan, const bt_facts *facts, const
     bt_json_put(&out, root, "machine", bt_machine_to_json(&out, machine));
     bt_json_put(&out, root, "facts", bt_facts_to_json(&out, &brief));
     bt_json_put(&out, root, "plan", bt_plan_to_json(&out, plan, &brief, machine));
-    bt_json_put(&out, root, "last_run", last_run(kept, facts));
+    bt_json_put(&out, root, "last_run", last_run(&out, kept, facts));
     bt_heap_free(brief.shards);
     return bt_json_finish(&out, root, ret_json, err);
 }

@@ -42,6 +42,24 @@ static bt_status write_stats(char **ret_json, bt_error *err) {
                                 ret_json, err);
 }
 
+static bt_status write_kept(char **ret_json, bt_error *err) {
+    *ret_json = NULL;
+    return bt_report_kept_json(&fixture.plan, &fixture.facts, &fixture.machine, &measured, 1, ret_json, err);
+}
+
+static bt_status write_share(char **ret_json, bt_error *err) {
+    static char kept[8192];
+    *ret_json = NULL;
+    if (!kept[0]) { /* the first call, without faults */
+        char *json = NULL;
+        assert_int_equal(write_kept(&json, err), BT_OK);
+        assert_true(strlen(json) < sizeof kept);
+        memcpy(kept, json, strlen(json) + 1);
+        bt_heap_free(json);
+    }
+    return bt_report_share_json(&fixture.plan, &fixture.facts, &fixture.machine, kept, ret_json, err);
+}
+
 static bt_status read_machine(char **ret_json, bt_error *err) {
     *ret_json = NULL;
     return bt_machine_from_json(machine_json, strlen(machine_json), &machine, err);
@@ -104,7 +122,7 @@ static void sweep(body *call, bool persistent) {
 
 static void test_writers(void **state) {
     (void)state;
-    static body *const all[] = {write_machine, write_facts, write_plan, write_stats};
+    static body *const all[] = {write_machine, write_facts, write_plan, write_stats, write_kept, write_share};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sweep(all[i], false);
         sweep(all[i], true);

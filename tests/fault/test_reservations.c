@@ -61,11 +61,11 @@ static void a_promise_is_made_or_not(void **state) {
     assert_non_null(strstr(before, " 1048576 run\n"));
     uint32_t n_files = n_open();
     uint32_t n_failed = 0;
-    for (uint64_t k = 1;; k++) {
+    for (uint64_t k = 0;; k++) {
         assert_true(k < N_FAULT_MAX);
         uint64_t live = bt_heap_live_blocks();
         bt_error err = {0};
-        bt_fault_arm(k);
+        bt_fault_arm(k, false);
         bt_status status = bt_reservation_make("run", 2 * MIB, UINT64_MAX, &promised, &err);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
@@ -90,11 +90,11 @@ static void a_look_knows_or_says_why_not(void **state) {
     static bt_machine machine;
     bool promised = false;
     assert_int_equal(bt_reservation_make("run", MIB, UINT64_MAX, &promised, NULL), BT_OK);
-    for (uint64_t k = 1;; k++) {
+    for (uint64_t k = 0;; k++) {
         assert_true(k < N_FAULT_MAX);
         uint64_t live = bt_heap_live_blocks();
         memset(&machine, 0, sizeof machine);
-        bt_fault_arm(k);
+        bt_fault_arm(k, false);
         bt_reservations_probe(&machine);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
