@@ -234,7 +234,8 @@ static bt_status open_book(bool create, book **ret_book, int *ret_dir, bt_error 
     *ret_book = bt_heap_alloc(sizeof **ret_book);
     if (*ret_book) return BT_OK;
     (void)bt_os_close(*ret_dir);
-    return bt_fail_sys(err, ENOMEM, "reservations", "cannot read what was promised");
+    (void)bt_fail_sys(err, ENOMEM, "reservations", "cannot read what was promised");
+    return BT_E_NOMEM;
 }
 
 static void close_book(book *b, int dir) {

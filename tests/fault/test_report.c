@@ -35,8 +35,9 @@ static bt_status write_plan(char **ret_json, bt_error *err) {
     return bt_report_plan_json(&fixture.plan, &fixture.facts, &fixture.machine, ret_json, err);
 }
 
+static const bt_measured measured;
+
 static bt_status write_stats(char **ret_json, bt_error *err) {
-    static const bt_measured measured;
     static const int32_t tokens[] = {1, 2, 3};
     return bt_report_stats_json(&fixture.plan, &fixture.facts, &fixture.machine, &measured, "text \xFF", 6, tokens, 3,
                                 ret_json, err);
