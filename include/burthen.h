@@ -122,7 +122,18 @@ typedef struct bt_cgroup_level {
     uint64_t usage_bytes;       /* memory.current or memory.usage_in_bytes */
     uint64_t reclaimable_bytes; /* clean file cache the kernel drops before it kills: inactive_file + active_file */
     char limit_file[40];        /* where the limit was read: "memory.high"; empty when there is none */
+    uint32_t depth;             /* names in the group's whole path; 0: the root of the hierarchy, or not known */
+    uint64_t promised_bytes;    /* promised to other budgets inside this group, and not touched yet */
 } bt_cgroup_level;
+
+#define BT_RESERVATION_MAX 64 /* other budgets that are listed; the sums hold all of them */
+
+/* Another process of this user that runs under a budget (probe/reservations.h). */
+typedef struct bt_reservation {
+    uint32_t pid;
+    char command[16]; /* "run", "perplexity" */
+    uint64_t promised_bytes, resident_bytes;
+} bt_reservation;
 
 typedef struct bt_machine {
     bt_pool pools[BT_POOL_MAX]; /* pools[0] is the host */
@@ -130,11 +141,16 @@ typedef struct bt_machine {
     uint32_t cgroup_version; /* 0 none, 1, 2 */
     bt_cgroup_level cgroup[BT_CGROUP_LEVEL_MAX];
     uint32_t n_cgroup_levels;
-    char cgroup_reason[160];   /* why there is a chain that could not be read (version 0), else empty */
-    bt_known swap_free_bytes;  /* shown; never part of a budget */
-    bt_known memlock_bytes;    /* RLIMIT_MEMLOCK; unknown = unlimited */
-    bt_known disk_bytes_per_s; /* read bandwidth of the model's disk */
-    bool disk_measured;        /* measured here, rather than given */
+    char cgroup_reason[160]; /* why there is a chain that could not be read (version 0), else empty */
+    bt_reservation reservations[BT_RESERVATION_MAX];
+    uint32_t n_reservations;       /* listed */
+    uint64_t promised_bytes;       /* by all other budgets, listed or not */
+    uint64_t untouched_bytes;      /* of that, not in memory yet: free_bytes still counts it */
+    char reservations_reason[160]; /* why other budgets are not known, else empty */
+    bt_known swap_free_bytes;      /* shown; never part of a budget */
+    bt_known memlock_bytes;        /* RLIMIT_MEMLOCK; unknown = unlimited */
+    bt_known disk_bytes_per_s;     /* read bandwidth of the model's disk */
+    bool disk_measured;            /* measured here, rather than given */
     bt_known memory_bytes_per_s;
     uint32_t n_threads; /* cores this process may run on, or its CPU quota when lower; 0 = unknown */
 } bt_machine;

@@ -8,7 +8,6 @@
 #include "base/os.h"
 #include "cli/commands.h"
 #include "cli/planning.h"
-#include "engine/engine.h"
 #include "report/report.h"
 
 #include <string.h>
@@ -61,7 +60,7 @@ static int plan_with(const bt_cli_options *options, const bt_facts *facts, uint6
 
 /* What `run` would hold before it opens the model: this is the same program, started the same way. */
 static bt_status measure_base(uint64_t *ret_bytes, bt_error *err) {
-    BT_TRY(bt_engine_init(err));
+    BT_TRY(bt_cli_engine_init(err));
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     *ret_bytes = memory.rss_bytes.value;

@@ -157,6 +157,7 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     if (!bt_terminal_flush(&out->terminal)) out->failed = true;
     print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
+    bt_running_keep(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
     bt_error stats_err = {0};
     if (running->options->stats_file && write_stats(running, &measured, out, &stats_err) != BT_OK && code == 0)

@@ -12,12 +12,16 @@ bt_cmd bt_cmd_run;
 bt_cmd bt_cmd_perplexity;
 bt_cmd bt_cmd_inspect;
 bt_cmd bt_cmd_devices;
+bt_cmd bt_cmd_report;
 bt_cmd bt_cmd_help;
 bt_cmd bt_cmd_version;
 
 /* What llama.cpp says of its version ("b1234"), for fingerprints and `version`. Stands beside bt_cmd_run, where
  * llama.cpp is known. */
 const char *bt_cmd_engine_version(void);
+
+/* bt_engine_init, and an end with a sentence where ggml aborts. Stands beside bt_running_open. */
+BT_MUST_CHECK bt_status bt_cli_engine_init(bt_error *err);
 
 /* The table of commands (main.c). */
 typedef struct bt_command {

@@ -12,6 +12,8 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 
 const bt_command bt_commands[] = {
@@ -20,6 +22,7 @@ const bt_command bt_commands[] = {
     {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
     {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
     {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
+    {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
     {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
     {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
 };
@@ -98,7 +101,8 @@ static int print_help(const bt_command *command) {
     return code;
 }
 
-static int call(const bt_command *command, const bt_cli_options *options, bt_option_result *args) {
+static int call(const bt_command *command, bt_cli_options *options, bt_option_result *args) {
+    options->command = command->name;
     bt_error err = {0};
     FILE *log_file = NULL;
     if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
@@ -145,7 +149,19 @@ static int print_invitation(void) {
     return bt_cli_print_bytes(text, sizeof text - 1);
 }
 
+/* The three standard descriptors are open from here on: a file opened later that became number 1 would be written to as
+ * standard output. What was closed stays of no use: its stand-in fails every read, or every write, as the missing one
+ * would have; only what is said on a closed standard error is lost. */
+static void hold_standard_files(void) {
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", modes[fd]); /* the lowest free number: fd */
+    }
+}
+
 int main(int argc, char **argv) {
+    hold_standard_files();
+    (void)signal(SIGXFSZ, SIG_IGN); /* over RLIMIT_FSIZE a write fails, as on a full disk */
     bt_report_init(bt_cmd_engine_version());
     if (argc < 2) return print_invitation();
     const char *name = argv[1];

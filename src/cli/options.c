@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define ALL_MODEL  (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
+#define ALL_MODEL  (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY | BT_CLI_REPORT)
 #define EVERY      (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION)
 #define LOADS      (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
 #define GENERATES  (BT_CLI_RUN | BT_CLI_BENCH)
@@ -285,7 +285,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_FLAG,
      AT(exact),
      .help = "price by a dry run instead of by formula",
-     .commands = BT_CLI_PLAN},
+     .commands = BT_CLI_PLAN | BT_CLI_REPORT},
 
     {.name = "prompt",
      .shorts = "p",

@@ -18,9 +18,11 @@ typedef enum bt_cli_command {
     BT_CLI_DEVICES = 1 << 5,
     BT_CLI_HELP = 1 << 6,
     BT_CLI_VERSION = 1 << 7,
+    BT_CLI_REPORT = 1 << 8,
 } bt_cli_command;
 
 typedef struct bt_cli_options {
+    const char *command; /* its name */
     bool help;
 
     /* the plan */

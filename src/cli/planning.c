@@ -135,14 +135,35 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     return BT_OK;
 }
 
-bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_machine *machine, bt_arena *arena,
-                           bt_plan *ret_plan, bt_error *err) {
+/* A plan is a list of bytes: where they fit it may be carried out, also when it was made for another machine; where
+ * they do not, the fingerprints say whether that is because the machine is another or because it has less to give now.
+ */
+static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, const bt_fingerprint *now,
+                            const bt_machine *machine, const bt_wishes *asked, bt_error *err) {
+    bt_budget budget = bt_budget_resolve(machine, &plan->wishes);
+    if (asked->budget_kind == BT_BUDGET_BYTES && asked->budget_bytes < budget.bytes)
+        budget = bt_budget_resolve(machine, asked);
+    bool is_same = strcmp(of_plan->machine, now->machine) == 0;
+    if (plan->planned_bytes <= budget.bytes || (plan->forced && is_same)) return BT_OK;
+    if (is_same) {
+        return bt_fail(err, BT_E_BUDGET, "plan_room", BT_MEASURE_BYTES, plan->planned_bytes, budget.bytes,
+                       "the plan needs %s, this machine leaves %s now (%s)", BT_SIZE(plan->planned_bytes),
+                       BT_SIZE(budget.bytes), budget.source);
+    }
+    return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_BYTES, plan->planned_bytes, budget.bytes,
+                   "the plan is for another machine (%s, this is %s) and needs %s, this one leaves %s (%s)",
+                   of_plan->machine[0] ? of_plan->machine : "unknown", now->machine[0] ? now->machine : "unknown",
+                   BT_SIZE(plan->planned_bytes), BT_SIZE(budget.bytes), budget.source);
+}
+
+bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
+                           bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_text text;
     bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
     bt_error why = {0};
     bt_fingerprint of_plan;
     bt_plan plan;
-    bt_status status = bt_cli_read_file(path, &text, &why);
+    bt_status status = bt_cli_read_file(options->plan_file, &text, &why);
     if (status == BT_OK) status = bt_fingerprint_from_json(bt_text_str(&text), text.n_bytes, &of_plan, &why);
     if (status == BT_OK) status = bt_plan_from_json(bt_text_str(&text), text.n_bytes, arena, &plan, &why);
     bt_text_done(&text);
@@ -151,11 +172,12 @@ bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_mac
         return status;
     }
     if (status != BT_OK) {
-        return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s", path, why.text);
+        return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s", options->plan_file, why.text);
     }
     bt_fingerprint now;
     bt_fingerprint_make(facts, machine, &now);
     BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
+    BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
                        "the plan places %u units, the model has %u", plan.n_units, facts->n_units);

@@ -28,8 +28,10 @@ uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
 BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                           uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
                                           bt_plan *ret_plan, bt_error *err);
-/* The plan of --plan: BT_E_STALE when it was made for another model, machine or version. */
-BT_MUST_CHECK bt_status bt_planning_load(const char *path, const bt_facts *facts, const bt_machine *machine,
-                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+/* The plan of --plan: BT_E_STALE when it was made for another model or version, or for another machine and does not fit
+ * this one; BT_E_BUDGET, code "plan_room", when this one leaves less than it needs now, or a budget that was
+ * asked for beside it does. */
+BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
+                                         const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
 BT_MUST_CHECK bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err);

@@ -3,20 +3,27 @@
  * running.c: from options to a loaded model with a context, and what was held in the end.
  *
  *   ggml and llama.cpp started, code brought in -> base measured -> facts -> plan by dry run -> printed
- *   -> refused: exit 3                          -> loaded -> context -> the command's own work
+ *   -> refused: exit 3           -> promised (probe/reservations.h) -> loaded -> context -> the command's own work
  *
  * The base is measured before the model is opened, so that nothing of the model hides in it (docs/design.md C2). */
 #include "cli/running.h"
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "cli/kept.h"
 #include "engine/price.h"
+#include "plan/plan.h"
+#include "probe/probe.h"
+#include "probe/reservations.h"
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
+#define PLAN_TRIES_MAX   8u
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
 #define ARENA_BLOCK      (64u << 10)
 #define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
@@ -42,6 +49,22 @@ static void catch_signals(void) {
 
 int bt_running_signal(void) {
     return signal_came;
+}
+
+/* Without it ggml starts a debugger on us, prints a trace and raises SIGABRT. Nothing is left to save: the text so far
+ * is out, and a promise ends with the process. */
+static void on_ggml_abort(const char *message) {
+    const char *why =
+        bt_engine_was_refused_memory() ? "the system refused it memory; look at ulimit -v and ulimit -d: " : "";
+    bt_error err = {0};
+    (void)bt_fail(&err, BT_E_DEVICE, "llama_abort", BT_MEASURE_NONE, 0, 0, "llama.cpp cannot go on: %s%.250s", why,
+                  message);
+    _exit(bt_cli_fail(&err));
+}
+
+bt_status bt_cli_engine_init(bt_error *err) {
+    bt_engine_on_abort(on_ggml_abort);
+    return bt_engine_init(err);
 }
 
 static bool should_abort(void *user) {
@@ -83,10 +106,53 @@ static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error 
     running->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     if (!running->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     if (options->plan_file)
-        return bt_planning_load(options->plan_file, running->facts, &running->machine, running->arena, &running->plan,
-                                err);
+        return bt_planning_load(options, running->facts, &running->machine, running->arena, &running->plan, err);
     return bt_planning_exact(options, running->facts, &running->machine, running->base_bytes, outputs, running->arena,
                              &running->plan, err);
+}
+
+/* ---- beside other budgets ---- */
+
+/* Promise the plan's bytes. *ret_again: others promised memory while this was planned, and the plan does not fit beside
+ * them. A host where nothing can be kept is no reason not to run. */
+static bt_status promise(bt_running *running, bool *ret_again, bt_error *err) {
+    const bt_cli_options *options = running->options;
+    bool is_settled = options->machine_file || options->root[0] || running->plan.verdict == BT_REFUSED; /* forced */
+    uint64_t seen_bytes = is_settled ? UINT64_MAX : running->machine.promised_bytes;
+    *ret_again = false;
+    for (;;) {
+        bool promised = false;
+        bt_error why = {0};
+        if (bt_reservation_make(options->command, running->plan.planned_bytes, seen_bytes, &promised, &why) != BT_OK) {
+            bt_log(BT_LOG_INFO, "other runs on this host cannot see this one: %s", why.text);
+            return BT_OK;
+        }
+        if (promised) return BT_OK;
+        bt_machine *now = bt_heap_alloc(sizeof *now);
+        if (!now) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+        bt_status status = bt_machine_probe(options->root, now, err);
+        seen_bytes = now->promised_bytes;
+        *ret_again = running->plan.planned_bytes > bt_budget_resolve(now, &options->wishes).bytes;
+        bt_heap_free(now);
+        if (status != BT_OK || *ret_again) return status;
+    }
+}
+
+/* Plan, then promise what the plan takes; planned anew while others are faster. One of those that plan at a time always
+ * comes through, so the tries bound a crowd. */
+static bt_status plan_beside_others(bt_running *running, bt_outputs_fn outputs, bt_error *err) {
+    for (uint32_t i = 0; i < PLAN_TRIES_MAX; i++) {
+        bt_arena_close(running->arena);
+        running->arena = NULL;
+        BT_TRY(make_plan(running, outputs, err));
+        bool again = false;
+        if (running->plan.verdict == BT_REFUSED && !running->plan.forced) return BT_OK;
+        BT_TRY(promise(running, &again, err));
+        if (!again) return BT_OK;
+        bt_log(BT_LOG_INFO, "another run promised memory meanwhile: planning again");
+    }
+    return bt_fail(err, BT_E_BUDGET, "reservations", BT_MEASURE_BYTES, running->plan.planned_bytes, 0,
+                   "other runs that start now take the memory each time before this one; try again");
 }
 
 /* ---- loading ---- */
@@ -100,6 +166,10 @@ static bool show_progress(uint64_t done, uint64_t total, void *user) {
     load_progress *progress = user;
     if (bt_os_now_ns() - progress->start_ns > BAR_AFTER_NS) bt_terminal_bar(progress->terminal, "loading", done, total);
     return signal_came == 0;
+}
+
+static const char *reader_name(const bt_reader *reader) {
+    return bt_reader_kind_of(reader) == BT_READER_URING ? "io_uring" : "pread";
 }
 
 typedef struct load_check {
@@ -131,6 +201,9 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     bt_terminal_bar_end(&running->terminal);
     if (status != BT_OK) return status;
     running->loaded_heap_bytes = bt_engine_heap_bytes(running->engine);
+    const bt_reader *reader = bt_engine_reader(running->engine);
+    const char *reason = bt_reader_reason(reader);
+    bt_log(BT_LOG_INFO, "reading with %s%s%s", reader_name(reader), reason[0] ? ": " : "", reason);
     bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
     bt_session_params session = bt_session_params_of(plan, outputs(plan->n_ctx, plan->n_ubatch));
     BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
@@ -140,7 +213,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
 
 static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
     bt_error err = {0};
-    if (bt_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
+    if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     running->base_bytes = memory.rss_bytes.value;
@@ -152,7 +225,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
             running->facts->arch);
         return bt_running_fail(&err);
     }
-    if (make_plan(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
+    if (plan_beside_others(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;
     return running->plan.verdict == BT_REFUSED && !running->plan.forced ? EXIT_REFUSED : 0;
@@ -177,6 +250,7 @@ int bt_running_open_checked(const bt_cli_options *options, const char *model, bt
 }
 
 void bt_running_close(bt_running *running) {
+    bt_reservation_drop();
     bt_session_close(running->session);
     bt_engine_close(running->engine);
     bt_arena_close(running->arena);
@@ -240,6 +314,9 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->passes = bt_session_passes(running->session);
     measured->streamed_bytes = reads.read_bytes;
     measured->read_bytes_per_s = reads.busy_ns ? (double)reads.read_bytes * 1e9 / (double)reads.busy_ns : 0.0;
+    (void)snprintf(measured->reader, sizeof measured->reader, "%s", reader_name(bt_engine_reader(running->engine)));
+    (void)snprintf(measured->reader_reason, sizeof measured->reader_reason, "%s",
+                   bt_reader_reason(bt_engine_reader(running->engine)));
     measured->io_wait_s = (double)stats.wait_ns / 1e9;
     measured->compute_s = (double)stats.compute_ns / 1e9;
     bt_elastic_stats elastic;
@@ -257,4 +334,8 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_report_lines_text(measured->lines, measured->peak_rss_bytes, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
+}
+
+void bt_running_keep(const bt_running *running, const bt_measured *measured) {
+    bt_kept_write(&running->plan, running->facts, &running->machine, measured);
 }

@@ -36,6 +36,9 @@ void bt_running_measure(bt_running *running, bt_measured *measured);
 /* planned | reserved | committed | peak on stderr, unless quiet. */
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured);
 
+/* Keep what was measured for `burthen report`. */
+void bt_running_keep(const bt_running *running, const bt_measured *measured);
+
 /* SIGINT and SIGTERM stop the graph that runs; the signal that came, or 0. A second one kills. */
 int bt_running_signal(void);
 /* Exit code of an error, or of the signal that stopped the work (130, 143). */

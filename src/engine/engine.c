@@ -40,9 +40,13 @@ static bt_log_level level_of(enum ggml_log_level level) {
     return level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT ? BT_LOG_INFO : BT_LOG_DEBUG;
 }
 
+/* libllama says only in its log that it was refused memory; without this a full machine looks like a broken file. */
+static _Atomic bool was_refused_memory;
+
 static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
     (void)user;
     size_t n = strlen(text);
+    if (strstr(text, "insufficient memory") || strstr(text, "bad_alloc")) was_refused_memory = true;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
     if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
@@ -59,6 +63,14 @@ bt_status bt_engine_init(bt_error *err) {
         return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
     (void)bt_os_freeze_text(); /* without it the base grows as code is first run, by what the residual allows */
     return BT_OK;
+}
+
+void bt_engine_on_abort(void (*call)(const char *message)) {
+    (void)ggml_set_abort_callback(call);
+}
+
+bool bt_engine_was_refused_memory(void) {
+    return was_refused_memory;
 }
 
 const char *bt_engine_build_version(void) {
@@ -146,6 +158,10 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
         if (err) *err = found;
         return found.status;
     }
+    if (was_refused_memory)
+        return bt_fail(err, BT_E_NOMEM, "llama_load", BT_MEASURE_NONE, 0, 0,
+                       "the system refused llama.cpp memory to load %s; look at ulimit -v and ulimit -d",
+                       engine->params.facts->path);
     return bt_fail(err, BT_E_FORMAT, "llama_load", BT_MEASURE_NONE, 0, 0,
                    "llama.cpp cannot load %s (architecture %s); --log-level debug shows its messages",
                    engine->params.facts->path, engine->params.facts->arch);

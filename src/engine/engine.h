@@ -42,6 +42,11 @@ typedef struct bt_engine_load {
 /* Once per process, before the first model: ggml's registry, the log, the code of every library brought in. What the
  * process holds afterwards is the line host/base. */
 BT_MUST_CHECK bt_status bt_engine_init(bt_error *err);
+/* ggml aborts where it cannot go on, for instance when it is refused memory in the middle of a graph. call is given its
+ * message (file, line, reason) first, on any thread, and may end the process in its own way. */
+void bt_engine_on_abort(void (*call)(const char *message));
+/* libllama or ggml were refused memory by the system, at any time before. */
+bool bt_engine_was_refused_memory(void);
 /* What llama.cpp says of itself: "ggml 0.25.3". */
 const char *bt_engine_build_version(void);
 

@@ -4,10 +4,11 @@
  * The kernel enforces every limit between a group and the root, and charges each page to all of them, so neither the
  * leaf's limit nor the root's is the answer: what can still be had is the least of what each level leaves,
  *
- *   limit - (usage - reclaimable)
+ *   limit - (usage - reclaimable) - promised
  *
  * with that level's own usage, in which its other children count. Clean file cache is given back before anything is
- * killed and so is not use; dirty pages and those being written are, until they are on disk.
+ * killed and so is not use; dirty pages and those being written are, until they are on disk. What was promised to other
+ * budgets in the group and not touched yet is theirs (reservations.c).
  *
  * The chain is read as a whole or not at all: a level that is there and cannot be read could be the tightest, and what
  * the others leave would be a wrong number. Bound: BT_CGROUP_LEVEL_MAX levels, three or four small files each. Left
@@ -121,12 +122,25 @@ static void put_path(char *dest, size_t bytes, const char *text) {
     }
 }
 
+/* Names of the group's whole path: those of the mount's root, and those below it. 0 where they are not known. */
+static uint32_t depth_of(const bt_cgroup_walk *walk) {
+    if (!walk->mount.holds_group) return 0;
+    uint32_t depth = bt_cgroup_depth(walk) - 1;
+    bt_span rest = bt_span_of(walk->mount.root);
+    bt_span name;
+    while (bt_span_part(&rest, '/', &name)) {
+        if (name.n_bytes > 0) depth++;
+    }
+    return depth;
+}
+
 /* 1: the level was read; 0: no memory controller there; else minus an errno value, and *ret_file says which file. */
 static int read_level(bt_cgroup_walk *walk, bt_cgroup_level *level, bt_known *ret_hierarchical, const char **ret_file) {
     bool is_v1 = walk->version == 1;
     bt_known limit = {0};
     memset(level, 0, sizeof *level);
     put_path(level->path, sizeof level->path, walk->below[0] ? walk->below : "/");
+    level->depth = depth_of(walk);
     *ret_file = is_v1 ? "memory.limit_in_bytes" : "memory.max";
     int rc = read_limit(walk, *ret_file, &limit);
     if (rc < 0) return bt_proc_is_absent(rc) ? 0 : rc;
@@ -216,7 +230,8 @@ static void put_source(const bt_machine *machine, const bt_cgroup_level *level, 
 }
 
 static uint64_t left_bytes(const bt_cgroup_level *level) {
-    return bt_sat_sub_u64(level->limit.value, bt_sat_sub_u64(level->usage_bytes, level->reclaimable_bytes));
+    uint64_t held_bytes = bt_sat_sub_u64(level->usage_bytes, level->reclaimable_bytes);
+    return bt_sat_sub_u64(level->limit.value, bt_sat_add_u64(held_bytes, level->promised_bytes));
 }
 
 static uint64_t limit_bytes(const bt_cgroup_level *level) {

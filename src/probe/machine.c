@@ -11,6 +11,7 @@
 #include "probe/cgroup.h"
 #include "probe/host.h"
 #include "probe/probe.h"
+#include "probe/reservations.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ bt_status bt_machine_probe(const char *root, bt_machine *ret_machine, bt_error *
     bt_host_pool_probe(root, scratch, ret_machine);
     ret_machine->n_pools = 1;
     probe_limits(root, scratch, ret_machine);
+    if (root[0] == '\0') bt_reservations_probe(ret_machine); /* a recorded tree has no processes to ask */
     ret_machine->n_threads = probe_threads(root, scratch);
     bt_heap_free(scratch);
     return BT_OK;

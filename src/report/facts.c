@@ -76,9 +76,7 @@ static void put_shards(bt_json_out *out, json_t *root, const bt_facts *facts) {
     }
 }
 
-bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error *err) {
-    bt_json_out o = {0};
-    bt_json_out *out = &o;
+json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts) {
     json_t *root = json_object();
     bt_json_put_text(out, root, "burthen", BT_VERSION);
     bt_json_put_u64(out, root, "schema", BT_JSON_SCHEMA);
@@ -111,5 +109,11 @@ bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error 
     put_kv(out, root, facts);
     put_shards(out, root, facts);
     put_units(out, root, facts);
-    return bt_json_finish(out, root, ret_json, err);
+    return root;
+}
+
+bt_status bt_report_facts_json(const bt_facts *facts, char **ret_json, bt_error *err) {
+    bt_json_out out = {0};
+    json_t *root = bt_facts_to_json(&out, facts);
+    return bt_json_finish(&out, root, ret_json, err);
 }

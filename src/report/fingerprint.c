@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * fingerprint.c: what a plan was made for, and whether that still is so.
  *
- * Three parts, compared as they are: the model file (size, time, hash of its header), the machine (a hash of what the
- * plan's numbers stand on: total memory, cores, disk speed), the build. Free memory is not part of it: it changes every
- * second, and the budget is held against it when the plan is carried out. The hash is FNV-1a: it tells machines apart,
- * it proves nothing. */
+ * Three parts: the model file (size, time, hash of its header), the build, and the machine (a hash of what the plan's
+ * numbers stand on: total memory, cores). The first two are compared as they are. A machine that differs is for the
+ * caller to judge: a plan made elsewhere is good where its bytes fit. Free memory and measured speeds are not part of
+ * it: they change with every look, and the budget is held against the machine when the plan is carried out. The hash
+ * is FNV-1a: it tells machines apart, it proves nothing. */
 #include "base/error.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -40,7 +41,6 @@ void bt_fingerprint_make(const bt_facts *facts, const bt_machine *machine, bt_fi
         uint64_t hash = FNV_BASIS;
         add_known(&hash, (bt_known){reported, host->total_bytes});
         add(&hash, machine->n_threads);
-        add_known(&hash, machine->disk_bytes_per_s);
         (void)snprintf(ret->machine, sizeof ret->machine, "%016" PRIx64, hash);
     }
     const char *engine = bt_engine_version();
@@ -87,11 +87,6 @@ bt_status bt_fingerprint_check(const bt_fingerprint *of_plan, const bt_fingerpri
                        "the model file changed since the plan: %" PRIu64 " bytes of time %" PRId64 ", now %" PRIu64
                        " of %" PRId64,
                        of_plan->model_bytes, of_plan->model_mtime_ns, now->model_bytes, now->model_mtime_ns);
-    }
-    if (strcmp(of_plan->machine, now->machine) != 0) {
-        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0,
-                       "the plan is for another machine: %s, this is %s",
-                       of_plan->machine[0] ? of_plan->machine : "unknown", now->machine[0] ? now->machine : "unknown");
     }
     if (strcmp(of_plan->build, now->build) != 0) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0, "the plan is of burthen %s, this is %s",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "burthen.h"
+#include "report/report.h"
 
 #include <jansson.h>
 
@@ -88,5 +89,10 @@ bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, 
 uint64_t bt_working_bytes(const bt_facts *facts);
 /* The last part of a path. */
 const char *bt_path_file(const char *path);
+/* machine.json and facts.json, also as members of report.json. */
+json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine);
+json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts);
+/* The measured member of --stats. */
+void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *measured);
 /* The plan member, for plan.json and --stats alike; NULL when memory was refused. */
 json_t *bt_plan_to_json(bt_json_out *out, const bt_plan *plan, const bt_facts *facts, const bt_machine *machine);

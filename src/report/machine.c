@@ -4,8 +4,8 @@
  * The file is for people too: "plan for a machine you are not on" may be written by hand, so nearly every member may be
  * missing, and then is unknown, never zero. What is there must have its type and range. A reading that contradicts
  * itself is treated as the probe treats a device's: free over total is cut down and flagged, a total of 0 beside free
- * memory is a failed query. Beside the members of docs/interfaces.md stand the cgroup chain, swap and the memlock
- * limit, so that a machine given back plans as the machine itself. */
+ * memory is a failed query. Beside the members of docs/interfaces.md stand the cgroup chain, swap, the memlock
+ * limit and other budgets, so that a machine given back plans as the machine itself. */
 #include "base/error.h"
 #include "base/heap.h"
 #include "report/json.h"
@@ -47,29 +47,51 @@ static void put_cgroup(bt_json_out *out, json_t *root, const bt_machine *machine
         bt_json_put_text_or_null(out, item, "limit_file", level->limit_file);
         bt_json_put_u64(out, item, "usage_bytes", level->usage_bytes);
         bt_json_put_u64(out, item, "reclaimable_bytes", level->reclaimable_bytes);
+        bt_json_put_u64(out, item, "promised_bytes", level->promised_bytes);
     }
+}
+
+static void put_reservations(bt_json_out *out, json_t *root, const bt_machine *machine) {
+    bt_json_put_u64(out, root, "promised_bytes", machine->promised_bytes);
+    bt_json_put_u64(out, root, "untouched_bytes", machine->untouched_bytes);
+    bt_json_put_text_or_null(out, root, "reservations_reason", machine->reservations_reason);
+    json_t *list = bt_json_put_array(out, root, "reservations");
+    for (uint32_t i = 0; i < machine->n_reservations && i < BT_RESERVATION_MAX; i++) {
+        const bt_reservation *other = &machine->reservations[i];
+        json_t *item = bt_json_add_object(out, list);
+        bt_json_put_u64(out, item, "pid", other->pid);
+        bt_json_put_text(out, item, "command", other->command);
+        bt_json_put_u64(out, item, "promised_bytes", other->promised_bytes);
+        bt_json_put_u64(out, item, "resident_bytes", other->resident_bytes);
+    }
+}
+
+json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine) {
+    json_t *root = json_object();
+    bt_json_put_text(out, root, "burthen", BT_VERSION);
+    bt_json_put_u64(out, root, "schema", BT_JSON_SCHEMA);
+    json_t *pools = bt_json_put_array(out, root, "pools");
+    for (uint32_t i = 0; i < machine->n_pools && i < BT_POOL_MAX; i++) {
+        put_pool(out, pools, &machine->pools[i]);
+    }
+    json_t *disk = bt_json_put_object(out, root, "disk");
+    bt_json_put_known(out, disk, "bandwidth_bytes_per_s", machine->disk_bytes_per_s);
+    bt_json_put_text(out, disk, "source",
+                     machine->disk_bytes_per_s.known ? (machine->disk_measured ? "measured" : "given") : NULL);
+    json_t *memory = bt_json_put_object(out, root, "memory");
+    bt_json_put_known(out, memory, "bandwidth_bytes_per_s", machine->memory_bytes_per_s);
+    bt_json_put_known(out, memory, "swap_free_bytes", machine->swap_free_bytes);
+    bt_json_put_known(out, memory, "memlock_bytes", machine->memlock_bytes);
+    json_t *cpu = bt_json_put_object(out, root, "cpu");
+    bt_json_put_known(out, cpu, "threads", (bt_known){machine->n_threads != 0, machine->n_threads});
+    put_cgroup(out, root, machine);
+    put_reservations(out, root, machine);
+    return root;
 }
 
 bt_status bt_report_machine_json(const bt_machine *machine, char **ret_json, bt_error *err) {
     bt_json_out out = {0};
-    json_t *root = json_object();
-    bt_json_put_text(&out, root, "burthen", BT_VERSION);
-    bt_json_put_u64(&out, root, "schema", BT_JSON_SCHEMA);
-    json_t *pools = bt_json_put_array(&out, root, "pools");
-    for (uint32_t i = 0; i < machine->n_pools && i < BT_POOL_MAX; i++) {
-        put_pool(&out, pools, &machine->pools[i]);
-    }
-    json_t *disk = bt_json_put_object(&out, root, "disk");
-    bt_json_put_known(&out, disk, "bandwidth_bytes_per_s", machine->disk_bytes_per_s);
-    bt_json_put_text(&out, disk, "source",
-                     machine->disk_bytes_per_s.known ? (machine->disk_measured ? "measured" : "given") : NULL);
-    json_t *memory = bt_json_put_object(&out, root, "memory");
-    bt_json_put_known(&out, memory, "bandwidth_bytes_per_s", machine->memory_bytes_per_s);
-    bt_json_put_known(&out, memory, "swap_free_bytes", machine->swap_free_bytes);
-    bt_json_put_known(&out, memory, "memlock_bytes", machine->memlock_bytes);
-    json_t *cpu = bt_json_put_object(&out, root, "cpu");
-    bt_json_put_known(&out, cpu, "threads", (bt_known){machine->n_threads != 0, machine->n_threads});
-    put_cgroup(&out, root, machine);
+    json_t *root = bt_machine_to_json(&out, machine);
     return bt_json_finish(&out, root, ret_json, err);
 }
 
@@ -147,6 +169,26 @@ static void read_cgroup(bt_json_in *in, const json_t *root, bt_machine *machine)
         (void)bt_json_text(in, item, "limit_file", level->limit_file, sizeof level->limit_file);
         (void)bt_json_u64(in, item, "usage_bytes", &level->usage_bytes);
         (void)bt_json_u64(in, item, "reclaimable_bytes", &level->reclaimable_bytes);
+        (void)bt_json_u64(in, item, "promised_bytes", &level->promised_bytes);
+    }
+}
+
+static void read_reservations(bt_json_in *in, const json_t *root, bt_machine *machine) {
+    bt_json_at(in, "%s", "");
+    (void)bt_json_u64(in, root, "promised_bytes", &machine->promised_bytes);
+    (void)bt_json_u64(in, root, "untouched_bytes", &machine->untouched_bytes);
+    (void)bt_json_text(in, root, "reservations_reason", machine->reservations_reason,
+                       sizeof machine->reservations_reason);
+    const json_t *list = bt_json_array(in, root, "reservations", BT_RESERVATION_MAX);
+    machine->n_reservations = (uint32_t)json_array_size(list);
+    for (uint32_t i = 0; i < machine->n_reservations; i++) {
+        bt_json_at(in, "reservations[%u].", i);
+        const json_t *item = bt_json_item(in, list, i);
+        bt_reservation *other = &machine->reservations[i];
+        (void)bt_json_u32(in, item, "pid", INT32_MAX, &other->pid);
+        (void)bt_json_text(in, item, "command", other->command, sizeof other->command);
+        (void)bt_json_u64(in, item, "promised_bytes", &other->promised_bytes);
+        (void)bt_json_u64(in, item, "resident_bytes", &other->resident_bytes);
     }
 }
 
@@ -193,6 +235,7 @@ bt_status bt_machine_from_json(const char *json, size_t n_bytes, bt_machine *ret
     }
     read_rest(&in, root, machine);
     read_cgroup(&in, root, machine);
+    read_reservations(&in, root, machine);
     if (in.status == BT_OK) *ret_machine = *machine;
     bt_heap_free(machine);
     json_decref(root);

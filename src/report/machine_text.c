@@ -49,12 +49,38 @@ static void add_cgroup(bt_text *out, const bt_machine *machine) {
         return;
     }
     bt_text_addf(out, "\nMemory cgroup (v%u), leaf to root\n  %12s %12s %12s  %s\n", machine->cgroup_version, "limit",
-                 "used", "reclaimable", "path");
+                 "used", "reclaimable", "path, limit from");
     for (uint32_t i = 0; i < machine->n_cgroup_levels && i < BT_CGROUP_LEVEL_MAX; i++) {
         const bt_cgroup_level *level = &machine->cgroup[i];
         bt_text_addf(out, "  %12s %12s %12s  ", level->limit.known ? BT_SIZE(level->limit.value) : "none",
                      BT_SIZE(level->usage_bytes), BT_SIZE(level->reclaimable_bytes));
         bt_text_add_escaped(out, level->path, strnlen(level->path, sizeof level->path));
+        if (level->limit_file[0]) {
+            bt_text_add(out, "  ");
+            bt_text_add_escaped(out, level->limit_file, strnlen(level->limit_file, sizeof level->limit_file));
+        }
+        if (level->promised_bytes > 0)
+            bt_text_addf(out, "  %s promised to other budgets", BT_SIZE(level->promised_bytes));
+        bt_text_add(out, "\n");
+    }
+}
+
+static void add_reservations(bt_text *out, const bt_machine *machine) {
+    if (machine->reservations_reason[0]) {
+        bt_text_add(out, "\nOther budgets\n  not known: ");
+        bt_text_add_escaped(out, machine->reservations_reason,
+                            strnlen(machine->reservations_reason, sizeof machine->reservations_reason));
+        bt_text_add(out, "\n");
+    }
+    if (machine->n_reservations == 0) return;
+    bt_text_addf(out, "\nOther budgets: promised %s, not touched yet %s\n  %12s %12s %10s  %s\n",
+                 BT_SIZE(machine->promised_bytes), BT_SIZE(machine->untouched_bytes), "promised", "resident", "pid",
+                 "command");
+    for (uint32_t i = 0; i < machine->n_reservations && i < BT_RESERVATION_MAX; i++) {
+        const bt_reservation *other = &machine->reservations[i];
+        bt_text_addf(out, "  %12s %12s %10u  ", BT_SIZE(other->promised_bytes), BT_SIZE(other->resident_bytes),
+                     other->pid);
+        bt_text_add_escaped(out, other->command, strnlen(other->command, sizeof other->command));
         bt_text_add(out, "\n");
     }
 }
@@ -73,6 +99,7 @@ void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
         add_pool(out, &machine->pools[i]);
     }
     add_cgroup(out, machine);
+    add_reservations(out, machine);
     bt_text_add(out, "\nOther\n");
     if (machine->n_threads > 0) {
         bt_row(out, "Cores allowed", "%u", machine->n_threads);
@@ -81,7 +108,7 @@ void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
     }
     bt_row(out, "Swap free", "%s (never part of a budget)",
            machine->swap_free_bytes.known ? BT_SIZE(machine->swap_free_bytes.value) : "unknown");
-    bt_row(out, "Lockable memory", "%s",
+    bt_row(out, "Lockable memory", "%s (RLIMIT_MEMLOCK; nothing is locked)",
            machine->memlock_bytes.known ? BT_SIZE(machine->memlock_bytes.value) : "unlimited");
     add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)");
     add_speed(out, "Memory read", machine->memory_bytes_per_s, "");

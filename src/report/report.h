@@ -32,6 +32,8 @@ typedef struct bt_measured {
     double load_s, ttft_s, prefill_tokens_per_s, decode_tokens_per_s;
     uint64_t passes;
     uint64_t streamed_bytes;
+    char reader[16];         /* "io_uring", "pread" */
+    char reader_reason[160]; /* why not io_uring; empty where it is, or was not wanted */
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */
@@ -45,6 +47,19 @@ BT_MUST_CHECK bt_status bt_report_machine_json(const bt_machine *machine, char *
 BT_MUST_CHECK bt_status bt_report_stats_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
                                              const bt_measured *measured, const char *text, size_t text_bytes,
                                              const int32_t *tokens, uint32_t n_tokens, char **ret_json, bt_error *err);
+/* What is kept of a run: what was measured, what it was planned for, the model's and machine's fingerprints; no text,
+ * no tokens, no path. ended_s: seconds since 1970. */
+BT_MUST_CHECK bt_status bt_report_kept_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
+                                            const bt_measured *measured, uint64_t ended_s, char **ret_json,
+                                            bt_error *err);
+
+/* A report for others to read. Names that say who and where somebody is are taken out of a machine before a plan is
+ * made of it: paths of cgroups become "level 0" (the leaf), reasons that hold paths become a plain word. */
+void bt_report_machine_anonymize(bt_machine *machine);
+/* versions, machine, facts, plan and the last run; paths of facts are shortened to file names. kept: text of
+ * bt_report_kept_json, or NULL; one that is not of this model, or none of this schema, is left out. */
+BT_MUST_CHECK bt_status bt_report_share_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
+                                             const char *kept, char **ret_json, bt_error *err);
 /* Strict readers: unknown members are ignored, wrong types and ranges are BT_E_FORMAT, code "json", naming the member.
  * Texts over BT_JSON_IN_MAX_BYTES are BT_E_LIMIT. */
 #define BT_JSON_IN_MAX_BYTES (16u << 20) /* a plan of 65,536 units is 8 MiB */
@@ -59,11 +74,11 @@ typedef struct bt_fingerprint {
     uint64_t model_bytes; /* of all shards */
     int64_t model_mtime_ns;
     char header_sha256[65];
-    char machine[17]; /* hash of host total, cores and disk speed; empty when unknown */
+    char machine[17]; /* hash of host total and cores; empty when unknown */
     char build[96];   /* "0.1.0" or "0.1.0 llama.cpp b1234" */
 } bt_fingerprint;
 void bt_fingerprint_make(const bt_facts *facts, const bt_machine *machine, bt_fingerprint *ret);
 /* Of a plan.json. */
 BT_MUST_CHECK bt_status bt_fingerprint_from_json(const char *json, size_t n_bytes, bt_fingerprint *ret, bt_error *err);
-/* BT_E_STALE, code "plan_stale", naming both, when a plan made for one is not a plan for the other. */
+/* BT_E_STALE, code "plan_stale", naming both, when the model or the build is another. Machines are not compared. */
 BT_MUST_CHECK bt_status bt_fingerprint_check(const bt_fingerprint *of_plan, const bt_fingerprint *now, bt_error *err);

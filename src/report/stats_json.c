@@ -43,7 +43,7 @@ static void put_pool(bt_json_out *out, json_t *measured, const bt_plan *plan, co
     bt_json_put_u64(out, pool, "reserved_classes", m->reserved_classes);
 }
 
-static void put_measured(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *m) {
+void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *m) {
     json_t *o = bt_json_put_object(out, root, "measured");
     bt_json_put_u64(out, o, "peak_rss_bytes", m->peak_rss_bytes);
     bt_json_put_known(out, o, "cgroup_peak_bytes", m->cgroup_peak_bytes);
@@ -61,6 +61,8 @@ static void put_measured(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, o, "drafted_tokens", 0);
     bt_json_put_u64(out, o, "streamed_bytes", m->streamed_bytes);
     bt_json_put_real(out, o, "read_bandwidth_bytes_per_s", m->read_bytes_per_s);
+    bt_json_put_text_or_null(out, o, "reader", m->reader);
+    bt_json_put_text_or_null(out, o, "reader_reason", m->reader_reason);
     bt_json_put_real(out, o, "io_wait_s", m->io_wait_s);
     bt_json_put_real(out, o, "compute_s", m->compute_s);
     bt_json_put_real(out, o, "roofline_ratio", m->roofline_ratio);
@@ -89,6 +91,6 @@ bt_status bt_report_stats_json(const bt_plan *plan, const bt_facts *facts, const
     for (uint32_t i = 0; i < n_tokens; i++) {
         if (json_array_append_new(ids, json_integer(tokens[i])) != 0) out.failed = true;
     }
-    put_measured(&out, root, plan, measured);
+    bt_measured_to_json(&out, root, plan, measured);
     return bt_json_finish(&out, root, ret_json, err);
 }

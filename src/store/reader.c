@@ -22,6 +22,7 @@
 #include "store/reader_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RUNS_PER_JOB_MAX 256u /* reader.h */
@@ -48,7 +49,9 @@ static bt_status open_backend(bt_reader *reader, bt_error *err) {
     if (kind == BT_READER_URING) return bt_reader_uring_open(reader, err);
     /* Refused by a seccomp filter (EPERM), not in the kernel (ENOSYS), over RLIMIT_MEMLOCK (ENOMEM), ...: the twin
      * reads the same bytes, so every reason is good enough. */
-    if (bt_reader_uring_open(reader, NULL) == BT_OK) return BT_OK;
+    bt_error why = {0};
+    if (bt_reader_uring_open(reader, &why) == BT_OK) return BT_OK;
+    (void)snprintf(reader->reason, sizeof reader->reason, "%.*s", (int)sizeof reader->reason - 1, why.text);
     return bt_reader_pread_open(reader, err);
 }
 
@@ -96,6 +99,10 @@ bt_status bt_reader_open(const bt_store *store, const bt_reader_params *params, 
 
 bt_reader_kind bt_reader_kind_of(const bt_reader *reader) {
     return reader->backend->kind;
+}
+
+const char *bt_reader_reason(const bt_reader *reader) {
+    return reader->reason;
 }
 
 /* ---- the queue, under the backend's lock ------------------------------------------------------------------------- */

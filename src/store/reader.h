@@ -41,6 +41,8 @@ BT_MUST_CHECK bt_status bt_reader_open(const bt_store *store, const bt_reader_pa
                                        bt_error *err);
 void bt_reader_close(bt_reader *reader); /* waits for what is in flight; NULL is fine */
 bt_reader_kind bt_reader_kind_of(const bt_reader *reader);
+/* Why AUTO did not take io_uring; "" where it did, or was not asked. */
+const char *bt_reader_reason(const bt_reader *reader);
 /* Queue a job: runs are copied (at most 256 of them). *ret_job is a handle >= 0 until waited for or cancelled. */
 BT_MUST_CHECK bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job,
                                         bt_error *err);

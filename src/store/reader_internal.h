@@ -58,6 +58,7 @@ struct bt_reader {
     bt_reader_params params; /* with the defaults filled in */
     const bt_reader_backend *backend;
     void *self;          /* the backend's */
+    char reason[160];    /* why AUTO did not take io_uring, else empty */
     bt_reader_job *jobs; /* [params.max_jobs] */
     bt_reader_run *runs; /* [n_runs] */
     uint32_t n_runs;

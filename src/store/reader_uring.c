@@ -7,7 +7,9 @@
  *
  * depth requests exist and never more, so neither queue of the ring can overflow. Files are registered, which saves a
  * reference count a request; where that is refused, plain descriptors serve. Buffers are not registered: pages of a
- * registered buffer that were dropped since take reads into nothing without an error (docs/design.md M8).
+ * registered buffer that were dropped since take reads into nothing without an error (docs/design.md M8). So nothing is
+ * locked in memory and RLIMIT_MEMLOCK changes nothing; only before Linux 5.12 the ring's own pages count against it,
+ * and where they pass it the ring is refused and the twin reads.
  *
  * Submission can fail as a whole. EAGAIN and EBUSY mean that the kernel is short of something now: complete what is in
  * flight, or rest a moment, and try again. Anything else leaves entries in the ring that must not be submitted any

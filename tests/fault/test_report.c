@@ -35,11 +35,30 @@ static bt_status write_plan(char **ret_json, bt_error *err) {
     return bt_report_plan_json(&fixture.plan, &fixture.facts, &fixture.machine, ret_json, err);
 }
 
+static const bt_measured measured;
+
 static bt_status write_stats(char **ret_json, bt_error *err) {
-    static const bt_measured measured;
     static const int32_t tokens[] = {1, 2, 3};
     return bt_report_stats_json(&fixture.plan, &fixture.facts, &fixture.machine, &measured, "text \xFF", 6, tokens, 3,
                                 ret_json, err);
+}
+
+static bt_status write_kept(char **ret_json, bt_error *err) {
+    *ret_json = NULL;
+    return bt_report_kept_json(&fixture.plan, &fixture.facts, &fixture.machine, &measured, 1, ret_json, err);
+}
+
+static bt_status write_share(char **ret_json, bt_error *err) {
+    static char kept[8192];
+    *ret_json = NULL;
+    if (!kept[0]) { /* the first call, without faults */
+        char *json = NULL;
+        assert_int_equal(write_kept(&json, err), BT_OK);
+        assert_true(strlen(json) < sizeof kept);
+        memcpy(kept, json, strlen(json) + 1);
+        bt_heap_free(json);
+    }
+    return bt_report_share_json(&fixture.plan, &fixture.facts, &fixture.machine, kept, ret_json, err);
 }
 
 static bt_status read_machine(char **ret_json, bt_error *err) {
@@ -104,7 +123,7 @@ static void sweep(body *call, bool persistent) {
 
 static void test_writers(void **state) {
     (void)state;
-    static body *const all[] = {write_machine, write_facts, write_plan, write_stats};
+    static body *const all[] = {write_machine, write_facts, write_plan, write_stats, write_kept, write_share};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sweep(all[i], false);
         sweep(all[i], true);

@@ -147,7 +147,8 @@ def _sweep(parent):
 class Box:
     """One memory cgroup, as a context manager."""
 
-    def __init__(self, limit_bytes=None, allow_swap=True):
+    def __init__(self, limit_bytes=None, allow_swap=True, only_version=None):
+        self.only_version = only_version  # 1 or 2; None: what there is
         self.limit_bytes = limit_bytes
         self.allow_swap = allow_swap
         self.version = None
@@ -170,7 +171,7 @@ class Box:
         own_v1, own_v2 = _own_groups()
         reasons = []
         name = f"{NAME}{os.getpid()}-{time.monotonic_ns()}"
-        if v1 is not None:
+        if v1 is not None and self.only_version != 2:
             for parent in _upwards(v1, own_v1):
                 _sweep(parent)
                 try:
@@ -178,7 +179,7 @@ class Box:
                     return 1, parent / name
                 except OSError as error:
                     reasons.append(f"{parent}: {error.strerror}")
-        if v2 is not None:
+        if v2 is not None and self.only_version != 1:
             for parent in _upwards(v2, own_v2):
                 _sweep(parent)
                 try:

@@ -97,6 +97,10 @@ static inline void fixture_machine(report_fixture *f) {
         .cgroup_version = 2,
         .n_cgroup_levels = 2,
         .cgroup_reason = "not all of it",
+        .n_reservations = 1,
+        .reservations = {{4711, "run", 734003200, 104857600}},
+        .promised_bytes = 734003200,
+        .untouched_bytes = 629145600,
         .swap_free_bytes = {true, 1073741824},
         .memlock_bytes = {true, 8388608},
         .disk_bytes_per_s = {true, 2000000000},
@@ -125,6 +129,7 @@ static inline void fixture_machine(report_fixture *f) {
                                      .usage_bytes = 1234567,
                                      .reclaimable_bytes = 345678,
                                      .limit_file = "memory.high"};
+    m->cgroup[0].promised_bytes = 5u << 20;
     m->cgroup[1] = (bt_cgroup_level){.path = "/a", .usage_bytes = 7654321, .reclaimable_bytes = 45678};
 }
 

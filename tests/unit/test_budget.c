@@ -21,6 +21,7 @@ static bt_machine m;
 static void machine_set(uint64_t free_bytes) {
     memset(&m, 0, sizeof m);
     m.n_pools = 1;
+    m.cgroup_version = 2;
     m.pools[0] = (bt_pool){.name = "host",
                            .kind = BT_POOL_HOST,
                            .state = BT_READING_REPORTED,
@@ -72,7 +73,7 @@ static void auto_takes_the_tightest_level(void **state) {
     level_add("/a", 5 * GIB, 4 * GIB, 3 * GIB); /* leaves 4 GiB: cache does not count */
     bt_budget b = bt_budget_resolve(&m, &automatic);
     assert_int_equal(b.bytes, 4 * GIB - 512 * MIB);
-    assert_string_equal(b.source, "auto: cgroup /a less 512.0 MiB");
+    assert_string_equal(b.source, "auto: cgroup v2 /a memory.max less 512.0 MiB");
 }
 static void auto_unknown_is_unlimited(void **state) {
     (void)state;
@@ -113,7 +114,7 @@ static void asked_is_cut_by_limits(void **state) {
     bt_wishes w = asked(3 * GIB);
     bt_budget b = bt_budget_resolve(&m, &w);
     assert_int_equal(b.bytes, 2 * GIB - 500 * MIB);
-    assert_string_equal(b.source, "cgroup /box (asked 3.00 GiB)");
+    assert_string_equal(b.source, "cgroup v2 /box memory.max (asked 3.00 GiB)");
     w = asked(2 * GIB - 500 * MIB);
     assert_string_equal(bt_budget_resolve(&m, &w).source, "asked");
     m.pools[0].limit = (bt_known){true, 1 * GIB};
@@ -128,6 +129,70 @@ static void a_full_level_leaves_nothing(void **state) {
     level_add("/box", 1 * GIB, 2 * GIB, 0);
     bt_wishes w = asked(1 * GIB);
     assert_int_equal(bt_budget_resolve(&m, &w).bytes, 0);
+}
+static void the_file_of_the_limit_is_named(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    level_add("/a/b", 2 * GIB, 0, 0);
+    (void)snprintf(m.cgroup[0].limit_file, sizeof m.cgroup[0].limit_file, "%s", "memory.high");
+    assert_string_equal(bt_budget_resolve(&m, &automatic).source, "auto: cgroup v2 /a/b memory.high less 512.0 MiB");
+    m.cgroup_version = 1;
+    (void)snprintf(m.cgroup[0].limit_file, sizeof m.cgroup[0].limit_file, "%s", "memory.limit_in_bytes");
+    bt_wishes w = asked(3 * GIB);
+    assert_string_equal(bt_budget_resolve(&m, &w).source, "cgroup v1 /a/b memory.limit_in_bytes (asked 3.00 GiB)");
+    /* a path as long as can be, cut at a letter of two bytes: the end is shown, and the text is whole */
+    memset(m.cgroup[0].path, 'x', sizeof m.cgroup[0].path - 1);
+    for (size_t i = 1; i + 2 < sizeof m.cgroup[0].path; i += 2) {
+        m.cgroup[0].path[i] = '\xc3';
+        m.cgroup[0].path[i + 1] = '\xa4';
+    }
+    bt_budget b = bt_budget_resolve(&m, &w);
+    assert_memory_equal(b.source, "cgroup v1 ...\xc3\xa4\xc3", 16);
+    assert_non_null(strstr(b.source, "\xa4 memory.limit_in_bytes (asked 3.00 GiB)"));
+}
+static void other_budgets_come_first(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    m.promised_bytes = 5 * GIB;
+    m.untouched_bytes = 3 * GIB;
+    bt_budget b = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(b.bytes, 5 * GIB - 512 * MIB);
+    assert_string_equal(b.source, "auto: available memory beside other budgets less 512.0 MiB");
+    /* asked: not cut on the open host, but said */
+    bt_wishes w = asked(6 * GIB);
+    b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, 6 * GIB);
+    assert_string_equal(b.source, "asked; other budgets leave only 5.00 GiB of the host");
+    w = asked(5 * GIB);
+    assert_string_equal(bt_budget_resolve(&m, &w).source, "asked");
+    /* in a group that is limited only what was promised in it counts, and that is enforced */
+    level_add("/box", 4 * GIB, GIB, 0);
+    assert_int_equal(bt_budget_resolve(&m, &w).bytes, 3 * GIB);
+    m.cgroup[0].promised_bytes = 2 * GIB;
+    b = bt_budget_resolve(&m, &w);
+    assert_int_equal(b.bytes, GIB);
+    assert_string_equal(b.source, "cgroup v2 /box memory.max (asked 5.00 GiB)");
+    m.untouched_bytes = UINT64_MAX;
+    m.cgroup[0].promised_bytes = UINT64_MAX;
+    assert_int_equal(bt_budget_resolve(&m, &automatic).bytes, 0);
+}
+static void an_unreadable_chain_is_said(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    m.cgroup_version = 0;
+    (void)snprintf(m.cgroup_reason, sizeof m.cgroup_reason, "%s", "cannot read memory.max");
+    assert_string_equal(bt_budget_resolve(&m, &automatic).source,
+                        "auto: available memory less 512.0 MiB; a cgroup's limit is not known");
+}
+static void user_case_31_free_swap_changes_nothing(void **state) {
+    (void)state;
+    machine_set(8 * GIB);
+    m.swap_free_bytes = (bt_known){true, 0};
+    bt_budget none = bt_budget_resolve(&m, &automatic);
+    m.swap_free_bytes = (bt_known){true, 64 * GIB};
+    bt_budget much = bt_budget_resolve(&m, &automatic);
+    assert_int_equal(none.bytes, much.bytes);
+    assert_string_equal(none.source, much.source);
 }
 static void off_is_unlimited(void **state) {
     (void)state;
@@ -150,6 +215,10 @@ int main(void) {
         cmocka_unit_test(asked_is_kept),
         cmocka_unit_test(asked_is_cut_by_limits),
         cmocka_unit_test(a_full_level_leaves_nothing),
+        cmocka_unit_test(the_file_of_the_limit_is_named),
+        cmocka_unit_test(other_budgets_come_first),
+        cmocka_unit_test(an_unreadable_chain_is_said),
+        cmocka_unit_test(user_case_31_free_swap_changes_nothing),
         cmocka_unit_test(off_is_unlimited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

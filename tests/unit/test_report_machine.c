@@ -68,7 +68,18 @@ static void test_identity(void **state) {
         assert_string_equal(back.cgroup[i].limit_file, m->cgroup[i].limit_file);
         assert_int_equal(back.cgroup[i].usage_bytes, m->cgroup[i].usage_bytes);
         assert_int_equal(back.cgroup[i].reclaimable_bytes, m->cgroup[i].reclaimable_bytes);
+        assert_int_equal(back.cgroup[i].promised_bytes, m->cgroup[i].promised_bytes);
     }
+    assert_int_equal(back.n_reservations, m->n_reservations);
+    for (uint32_t i = 0; i < m->n_reservations; i++) {
+        assert_int_equal(back.reservations[i].pid, m->reservations[i].pid);
+        assert_string_equal(back.reservations[i].command, m->reservations[i].command);
+        assert_int_equal(back.reservations[i].promised_bytes, m->reservations[i].promised_bytes);
+        assert_int_equal(back.reservations[i].resident_bytes, m->reservations[i].resident_bytes);
+    }
+    assert_int_equal(back.promised_bytes, m->promised_bytes);
+    assert_int_equal(back.untouched_bytes, m->untouched_bytes);
+    assert_string_equal(back.reservations_reason, m->reservations_reason);
     same_known(back.swap_free_bytes, m->swap_free_bytes);
     same_known(back.memlock_bytes, m->memlock_bytes);
     same_known(back.disk_bytes_per_s, m->disk_bytes_per_s);
@@ -232,14 +243,18 @@ static void test_text(void **state) {
                "total: cut down\n"
                "\n"
                "Memory cgroup (v2), leaf to root\n"
-               "         limit         used  reclaimable  path\n"
-               "      4.00 GiB      1.2 MiB    337.6 KiB  /a/b\n"
+               "         limit         used  reclaimable  path, limit from\n"
+               "      4.00 GiB      1.2 MiB    337.6 KiB  /a/b  memory.high  5.0 MiB promised to other budgets\n"
                "          none      7.3 MiB     44.6 KiB  /a\n"
+               "\n"
+               "Other budgets: promised 700.0 MiB, not touched yet 600.0 MiB\n"
+               "      promised     resident        pid  command\n"
+               "     700.0 MiB    100.0 MiB       4711  run\n"
                "\n"
                "Other\n"
                "  Cores allowed        6\n"
                "  Swap free            1.00 GiB (never part of a budget)\n"
-               "  Lockable memory      8.0 MiB\n"
+               "  Lockable memory      8.0 MiB (RLIMIT_MEMLOCK; nothing is locked)\n"
                "  Disk read            2000 MB/s (measured)\n"
                "  Memory read          20000 MB/s\n");
 }
@@ -260,7 +275,7 @@ static void test_text_of_nothing(void **state) {
                "Other\n"
                "  Cores allowed        unknown\n"
                "  Swap free            unknown (never part of a budget)\n"
-               "  Lockable memory      unlimited\n"
+               "  Lockable memory      unlimited (RLIMIT_MEMLOCK; nothing is locked)\n"
                "  Disk read            unknown\n"
                "  Memory read          unknown\n");
 }

@@ -400,12 +400,25 @@ static void test_fingerprint(void **state) {
     bt_fingerprint_make(&fixture.facts, &fixture.machine, &now);
     assert_int_equal(bt_fingerprint_check(&of_plan, &now, &err), BT_OK);
 
-    fixture.machine.n_threads++;
+    fixture.machine.disk_bytes_per_s.value++; /* nor is a speed, which is measured anew each time */
     bt_fingerprint_make(&fixture.facts, &fixture.machine, &now);
-    assert_int_equal(bt_fingerprint_check(&of_plan, &now, &err), BT_E_STALE);
+    assert_string_equal(of_plan.machine, now.machine);
+
+    fixture.machine.n_threads++; /* another machine: told apart here, judged by whoever carries the plan out */
+    bt_fingerprint_make(&fixture.facts, &fixture.machine, &now);
+    assert_string_not_equal(of_plan.machine, now.machine);
+    assert_int_equal(bt_fingerprint_check(&of_plan, &now, &err), BT_OK);
+
+    bt_fingerprint other = now;
+    other.build[0] = '9';
+    assert_int_equal(bt_fingerprint_check(&other, &now, &err), BT_E_STALE);
     assert_string_equal(err.code, "plan_stale");
-    assert_non_null(strstr(err.text, of_plan.machine));
-    assert_non_null(strstr(err.text, now.machine));
+    assert_non_null(strstr(err.text, other.build));
+    assert_non_null(strstr(err.text, now.build));
+
+    other = now;
+    other.model_bytes++;
+    assert_int_equal(bt_fingerprint_check(&other, &now, &err), BT_E_STALE);
 
     fixture.shards[1].mtime_ns++;
     bt_fingerprint_make(&fixture.facts, &fixture.machine, &now);
