@@ -286,6 +286,9 @@ typedef struct bt_wishes {
     bt_choice stream_head;
     bt_policy policy;
     bt_io_mode io;
+    bool chat;                 /* a conversation: its template is priced, on the line staging */
+    bool session;              /* its state is written to a file, or read from one */
+    const char *chat_template; /* instead of the model's own; NULL: that one. Not part of plan.json */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */

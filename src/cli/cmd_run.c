@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
+#include "cli/chat.h"
 #include "cli/running.h"
 #include "engine/generate.h"
 
@@ -34,7 +35,8 @@ typedef struct output {
 static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *user) {
     output *out = user;
     bt_terminal_write(&out->terminal, bytes, n_bytes);
-    if (!bt_terminal_flush(&out->terminal)) {
+    /* not bt_terminal_flush: a character may go on in the next token */
+    if (fflush(out->terminal.stream) != 0) {
         out->failed = true;
         return false;
     }
@@ -106,30 +108,6 @@ static void count(const bt_generated *generated, bt_measured *measured) {
         measured->decode_tokens_per_s = (double)(generated->n_generated - 1) * 1e9 / (double)generated->decode_ns;
 }
 
-static bt_status write_stats(const bt_running *running, const bt_measured *measured, const output *out, bt_error *err) {
-    char *json = NULL;
-    BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(&out->text),
-                                out->text.n_bytes, out->tokens, out->n_tokens, &json, err));
-    const char *path = running->options->stats_file;
-    FILE *file = fopen(path, "we");
-    bool ok = file && fputs(json, file) >= 0;
-    int sys = errno;
-    if (file && fclose(file) != 0) {
-        ok = false;
-        sys = errno;
-    }
-    bt_heap_free(json);
-    return ok ? BT_OK : bt_fail_sys(err, sys, "stats_file", "cannot write the statistics to %s", path);
-}
-
-static void print_summary(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet) return;
-    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s\n",
-                  measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
-                  measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
-                  BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
-}
-
 /* After the text: what was measured, also of a run that was stopped or failed. */
 static int finish(bt_running *running, const bt_generated *generated, output *out, bt_status status, bt_error *err) {
     bt_measured measured;
@@ -138,11 +116,12 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     bt_running_measure(running, &measured);
     if (generated->n_generated > 0) bt_terminal_write(&out->terminal, "\n", 1);
     if (!bt_terminal_flush(&out->terminal)) out->failed = true;
-    print_summary(running, &measured);
+    bt_running_print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
     bt_error stats_err = {0};
-    if (running->options->stats_file && write_stats(running, &measured, out, &stats_err) != BT_OK && code == 0)
+    if (running->options->stats_file && 
+        bt_running_write_stats(running, &measured, &out->text, out->tokens, out->n_tokens, &stats_err) != BT_OK && code == 0)
         code = bt_cli_fail(&stats_err);
     if (out->failed && code == 0) {
         (void)bt_fail_sys(err, EPIPE, "stdout", "cannot write to standard output");
@@ -188,6 +167,9 @@ static int open_and_run(const bt_cli_options *options, const char *model, const 
 }
 
 int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
+    bool has_prompt = options->prompt || options->prompt_file;
+    if (options->wishes.chat || (!has_prompt && isatty(STDIN_FILENO) == 1))
+        return bt_chat_run(options, args->args[0]);
     bt_error err = {0};
     bt_text prompt;
     bt_text grammar;

@@ -360,6 +360,26 @@ static bt_status build(bt_device *device, const struct ggml_cgraph *graph, bt_sc
     return BT_OK;
 }
 
+/* The schedule longest unused whose memory can be taken over, or NULL. */
+static bt_schedule *oldest_built(bt_device *device) {
+    bt_schedule *oldest = NULL;
+    for (size_t i = 0; i < BT_SCHEDULE_MAX; i++) {
+        bt_schedule *schedule = &device->schedules[i];
+        if (schedule->memory && (!oldest || schedule->last_use < oldest->last_use)) oldest = schedule;
+    }
+    return oldest;
+}
+
+/* In a place of its own while the line metadata has room for it, else over the one longest unused: every 256 tokens
+ * bring another graph, and a plan has memory for two. */
+static bt_status build_somewhere(bt_device *device, const struct ggml_cgraph *graph, bt_schedule *empty,
+                                 bt_schedule **ret_schedule, bt_error *err) {
+    bt_status status = build(device, graph, *ret_schedule = empty, err);
+    if (status != BT_E_BUDGET) return status;
+    bt_schedule *oldest = oldest_built(device);
+    return oldest ? build(device, graph, *ret_schedule = oldest, err) : status;
+}
+
 bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule,
                           bt_error *err) {
     bt_schedule *oldest = &device->schedules[0];
@@ -372,7 +392,7 @@ bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt
     if (found)
         device->stats.schedules_reused++;
     else
-        BT_TRY(build(device, graph, found = oldest, err));
+        BT_TRY(build_somewhere(device, graph, oldest, &found, err));
     found->last_use = ++device->clock;
     *ret_schedule = found;
     return BT_OK;

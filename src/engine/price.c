@@ -19,8 +19,10 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "engine/conversation.h"
 #include "engine/engine.h"
 #include "engine/session.h"
+#include "engine/session_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +35,16 @@
 #define FILL_TOKENS_MAX 8192u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
+
+/* Of a conversation, for each token of the context: itself, twice (in the context, rendered), and about 5 bytes of text
+ * in its message, in the request, in the reply and in what is tokenized. */
+#define CHAT_BYTES_PER_TOKEN 32u
+/* The same model gives the same plan: what is measured in pages is planned in steps (exact.c). */
+#define STEP_BYTES (256u << 10)
+
+static uint64_t in_steps(uint64_t bytes) {
+    return bt_sat_add_u64(bytes, STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+}
 
 uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
     return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
@@ -124,6 +136,23 @@ typedef struct request {
     int out;
 } request;
 
+/* A conversation renders its template in a worker, and keeps texts and tokens; a session is copied a tensor at a time.
+ * None of it is there while the loader's buffers are, nor at the same time as another of them. */
+static bt_status price_staging(const request *r, bt_engine *engine, bt_price *price, bt_error *err) {
+    uint32_t n_ctx = 0;
+    for (uint32_t i = 0; i < r->n_points; i++)
+        n_ctx = (uint32_t)bt_max_u64(n_ctx, r->points[i].n_ctx);
+    uint64_t chat_bytes = 0;
+    uint64_t session_bytes = 0;
+    if (r->wishes->chat) {
+        BT_TRY(bt_conversation_price(bt_engine_model(engine), r->wishes->chat_template, n_ctx, &chat_bytes, err));
+        chat_bytes = bt_sat_add_u64(chat_bytes, (uint64_t)n_ctx * CHAT_BYTES_PER_TOKEN);
+    }
+    if (r->wishes->session) session_bytes = bt_session_file_heap_bytes(r->facts, r->wishes, n_ctx);
+    price->staging_bytes = bt_max_u64(price->staging_bytes, in_steps(bt_max_u64(chat_bytes, session_bytes)));
+    return BT_OK;
+}
+
 static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price, bt_error *err) {
     bt_os_memory memory;
     bt_os_memory_read(&memory);
@@ -142,7 +171,7 @@ static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price,
     /* tables of the device and the files: what opening added beside the vocabulary */
     price->metadata_bytes =
         bt_sat_sub_u64(bt_sat_sub_u64(bt_engine_heap_bytes(*ret_engine), anon_before), measured->vocab_bytes);
-    return BT_OK;
+    return price_staging(r, *ret_engine, price, err);
 }
 
 _Noreturn static void grandchild(const request *r, bt_engine *engine, uint32_t i, bt_price price) {

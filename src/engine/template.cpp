@@ -36,6 +36,7 @@ namespace {
 
 constexpr rlim_t CPU_SECONDS = 10;        /* 256 messages of llama.cpp's slowest template take one */
 constexpr rlim_t STACK_BYTES = 4u << 20;  /* llama.cpp's templates nest under 40 deep, about 1 KiB a level */
+constexpr uint64_t HEAP_BYTES_MIN = 1u << 20; /* enough to say that it is not enough */
 constexpr size_t REASON_BYTES_MAX = 300;  /* of an engine's message: it quotes the source after its first lines */
 
 struct message {
@@ -106,19 +107,19 @@ void put_string(FILE *out, const char *text, size_t n) {
     put(out, text, n);
 }
 
-/* VmHWM: ru_maxrss would start with that of the process that forked us. */
-uint64_t peak_bytes() {
+/* A line of /proc/self/status. (ru_maxrss would start with the peak of the process that forked us.) */
+uint64_t status_bytes(const char *format) {
     FILE *file = fopen("/proc/self/status", "re");
     char line[128];
     unsigned long long kib = 0;
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1) break;
+        if (sscanf(line, format, &kib) == 1) break;
     if (file) (void)fclose(file);
     return kib * 1024;
 }
 
 void put_head(FILE *out, uint32_t state) {
-    uint64_t peak = peak_bytes();
+    uint64_t peak = status_bytes("VmHWM: %llu kB");
     put_u32(out, BT_TEMPLATE_REPLY);
     put_u32(out, state);
     put(out, &peak, sizeof peak);
@@ -273,6 +274,12 @@ void limit(int what, rlim_t most) {
 
 } // namespace
 
+/* What is asked for bounds all of this process; what it holds of files, code above all, is not part of its heap. */
+void limit_heap(uint64_t bytes) {
+    uint64_t of_files = status_bytes("RssFile: %llu kB");
+    limit(RLIMIT_DATA, bytes > of_files + HEAP_BYTES_MIN ? bytes - of_files : HEAP_BYTES_MIN);
+}
+
 /* json.cpp's assertions end here; libggml is not linked. */
 extern "C" void ggml_abort(const char *file, int line, const char *format, ...) {
     (void)file;
@@ -285,7 +292,7 @@ int main(int argc, char **argv) {
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CPU_SECONDS);
     limit(RLIMIT_STACK, STACK_BYTES);
-    if (argc > 1) limit(RLIMIT_DATA, strtoull(argv[1], nullptr, 10));
+    if (argc > 1) limit_heap(strtoull(argv[1], nullptr, 10));
     FILE *out = stdout;
     try {
         request r = read_request();

@@ -60,6 +60,9 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     bt_json_put_text(out, w, "stream_head", bt_choice_names[wishes->stream_head]);
     bt_json_put_text(out, w, "policy", bt_policy_names[wishes->policy]);
     bt_json_put_text(out, w, "io", bt_io_names[wishes->io]);
+    /* only where they are asked for: they add to the line staging */
+    if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
+    if (wishes->session) bt_json_put_bool(out, w, "session", true);
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {

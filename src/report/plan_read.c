@@ -73,6 +73,8 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
     w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
+    if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
+    if (o && json_object_get(o, "session")) (void)bt_json_bool(in, o, "session", &w->session);
     const json_t *budget = bt_json_object(in, o, "ram_budget");
     bt_json_at(in, "wishes.ram_budget.");
     if (!budget) bt_json_wrong(in, "", "an object is wanted");
