@@ -10,6 +10,7 @@
 #include "cli/chat.h"
 #include "cli/running.h"
 #include "engine/generate.h"
+#include "engine/session_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,6 +31,9 @@ typedef struct output {
     uint32_t n_tokens;
     bool keeps; /* for --stats */
     bool failed;
+    /* for --session: what the context holds, and what was generated last and is not in it yet */
+    int32_t *all;
+    uint32_t n_all, n_all_max;
 } output;
 
 static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *user) {
@@ -40,6 +44,7 @@ static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *use
         out->failed = true;
         return false;
     }
+    if (out->n_all < out->n_all_max) out->all[out->n_all++] = token;
     if (out->keeps) {
         bt_text_add_n(&out->text, bytes, n_bytes);
         if (out->n_tokens < TOKENS_MAX) out->tokens[out->n_tokens++] = token;
@@ -52,6 +57,8 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
     if (options->prompt) {
         bt_text_add(prompt, options->prompt);
     } else {
+        /* a session goes on by itself */
+        if (!options->prompt_file && options->session_file && access(options->session_file, F_OK) == 0) return BT_OK;
         if (!options->prompt_file && isatty(STDIN_FILENO))
             return bt_fail(err, BT_E_ARG, "prompt_missing", BT_MEASURE_NONE, 0, 0,
                            "no prompt: give -p TEXT, -f FILE, or pipe it in");
@@ -65,10 +72,65 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
 
 /* A prompt that fills the context leaves no room for an answer: refuse, with both numbers, never cut. */
 static bt_status check_prompt(const bt_running *running, uint32_t n_prompt, bt_error *err) {
-    uint32_t n_ctx = bt_session_n_ctx(running->session);
+    uint32_t n_ctx = bt_session_n_ctx(running->session) - bt_session_n_used(running->session);
     if (n_prompt <= n_ctx) return BT_OK;
     return bt_fail(err, BT_E_ARG, "prompt_tokens", BT_MEASURE_TOKENS, n_prompt, n_ctx,
                    "the prompt has %u tokens, the context holds %u", n_prompt, n_ctx);
+}
+
+/* The tokens before the prompt: those of --session, if its file is there. Its state is taken up. */
+static bt_status resume(bt_running *running, output *out, uint32_t *ret_n_decoded, bt_error *err) {
+    const char *path = running->options->session_file;
+    *ret_n_decoded = 0;
+    if (!path) return BT_OK;
+    out->n_all_max = bt_session_n_ctx(running->session) + 1;
+    out->all = bt_heap_array(out->n_all_max, sizeof *out->all);
+    if (!out->all) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory for a session");
+    bt_saved saved;
+    bt_status status = bt_session_file_load(path, running->session, running->facts, &running->plan.wishes, &saved, err);
+    if (status == BT_E_IO && err->sys == ENOENT) return BT_OK;
+    if (status != BT_OK) return status;
+    out->n_all = (uint32_t)bt_min_u64(saved.n_tokens, out->n_all_max);
+    memcpy(out->all, saved.tokens, out->n_all * sizeof *out->all);
+    *ret_n_decoded = saved.n_decoded;
+    bt_saved_done(&saved);
+    return BT_OK;
+}
+
+/* What is to be decoded: what the session left undone, then the prompt. The array is the caller's. */
+static bt_status join(bt_running *running, output *out, const bt_text *prompt, int32_t **ret_tokens, uint32_t *ret_n,
+                      bt_error *err) {
+    uint32_t n_decoded = 0;
+    int32_t *tokens = NULL;
+    uint32_t n = 0;
+    BT_TRY(resume(running, out, &n_decoded, err));
+    bool is_new = out->n_all == 0;
+    BT_TRY(bt_session_tokenize(running->engine, bt_text_str(prompt), prompt->n_bytes, is_new, true, &tokens, &n, err));
+    uint32_t n_left = out->n_all - n_decoded;
+    if (!is_new && n_left + n == 0) { /* its last token once more: its logits are wanted */
+        n_decoded = bt_session_keep(running->session, n_decoded - 1);
+        n_left = out->n_all - n_decoded;
+    }
+    int32_t *joined = bt_heap_array((size_t)n_left + n + 1, sizeof *joined);
+    if (joined) {
+        if (n_left > 0) memcpy(joined, out->all + n_decoded, n_left * sizeof *joined);
+        memcpy(joined + n_left, tokens, n * sizeof *joined);
+    }
+    for (uint32_t i = 0; i < n && out->n_all < out->n_all_max; i++)
+        out->all[out->n_all++] = tokens[i];
+    bt_heap_free(tokens);
+    if (!joined) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for the prompt's tokens");
+    *ret_tokens = joined;
+    *ret_n = n_left + n;
+    return BT_OK;
+}
+
+static bt_status save_session(const bt_running *running, const output *out, bt_error *err) {
+    const char *path = running->options->session_file;
+    if (!path) return BT_OK;
+    uint32_t n_decoded = (uint32_t)bt_min_u64(bt_session_n_used(running->session), out->n_all);
+    bt_saved saved = {.tokens = out->all, .n_decoded = n_decoded, .n_tokens = out->n_all};
+    return bt_session_file_save(path, running->session, running->facts, &running->plan.wishes, &saved, err);
 }
 
 static bt_status generate(bt_running *running, const bt_text *prompt, const char *grammar, output *out,
@@ -76,7 +138,7 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
     const bt_cli_options *options = running->options;
     int32_t *tokens = NULL;
     uint32_t n = 0;
-    BT_TRY(bt_session_tokenize(running->engine, bt_text_str(prompt), prompt->n_bytes, true, true, &tokens, &n, err));
+    BT_TRY(join(running, out, prompt, &tokens, &n, err));
     bt_generate_params params = {
         .sampling = {.temperature = options->greedy ? 0.0 : options->temperature,
                      .top_k = options->top_k,
@@ -93,6 +155,7 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
     };
     bt_status status = check_prompt(running, n, err);
     if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);
+    if (status == BT_OK) status = save_session(running, out, err);
     bt_heap_free(tokens);
     return status;
 }
@@ -145,6 +208,7 @@ static int run_with(bt_running *running, const bt_text *prompt, const char *gram
         status = generate(running, prompt, grammar, &out, &generated, &err);
     int code = finish(running, &generated, &out, status, &err);
     bt_heap_free(out.tokens);
+    bt_heap_free(out.all);
     bt_text_done(&out.text);
     return code;
 }

@@ -374,10 +374,12 @@ static bt_schedule *oldest_built(bt_device *device) {
  * bring another graph, and a plan has memory for two. */
 static bt_status build_somewhere(bt_device *device, const struct ggml_cgraph *graph, bt_schedule *empty,
                                  bt_schedule **ret_schedule, bt_error *err) {
-    bt_status status = build(device, graph, *ret_schedule = empty, err);
-    if (status != BT_E_BUDGET) return status;
-    bt_schedule *oldest = oldest_built(device);
-    return oldest ? build(device, graph, *ret_schedule = oldest, err) : status;
+    bt_error refusal;
+    bt_status status = build(device, graph, *ret_schedule = empty, &refusal);
+    bt_schedule *oldest = status == BT_E_BUDGET ? oldest_built(device) : NULL;
+    if (oldest) return build(device, graph, *ret_schedule = oldest, err);
+    if (status != BT_OK) *err = refusal;
+    return status;
 }
 
 bt_status bt_schedule_get(bt_device *device, const struct ggml_cgraph *graph, bt_schedule **ret_schedule,
