@@ -95,6 +95,8 @@ static void take_turn(bt_chat *chat, const char *text, size_t n_bytes) {
         tell(chat, &turn);
     } else if (status != BT_E_CANCELLED) {
         chat->fail_code = bt_cli_fail(&err);
+    } else if (chat->is_terminal) {
+        bt_chat_say(chat, "stopped before the answer began: the message is taken back");
     }
     after_signal(chat);
 }

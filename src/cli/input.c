@@ -24,11 +24,13 @@
 #include <histedit.h>
 #endif
 
+#define PROMPT_BYTES  64u
+#define INVISIBLE     '\1'
 #define HISTORY_LINES 200
 #define PASTE_WAIT_MS 15 /* between two lines of a paste; between two keys there are 30 and more */
 
 struct bt_input {
-    const char *prompt;
+    char prompt[PROMPT_BYTES]; /* with INVISIBLE around what moves no cursor */
     bool is_terminal;
     char *line; /* getline's */
     size_t capacity;
@@ -42,7 +44,7 @@ struct bt_input {
 static char *prompt_of(EditLine *editor) {
     bt_input *input = NULL;
     (void)el_get(editor, EL_CLIENTDATA, (void **)&input);
-    return (char *)(uintptr_t)(input ? input->prompt : "");
+    return input ? input->prompt : (char *)(uintptr_t) "";
 }
 
 static void open_editor(bt_input *input) {
@@ -54,7 +56,7 @@ static void open_editor(bt_input *input) {
     (void)history(input->history, &event, H_SETSIZE, HISTORY_LINES);
     (void)history(input->history, &event, H_SETUNIQUE, 1);
     (void)el_set(input->editor, EL_CLIENTDATA, (void *)input);
-    (void)el_set(input->editor, EL_PROMPT, prompt_of);
+    (void)el_set(input->editor, EL_PROMPT_ESC, prompt_of, INVISIBLE);
     (void)el_set(input->editor, EL_EDITOR, "emacs");
     (void)el_set(input->editor, EL_SIGNAL, 0); /* signals are ours */
     (void)el_set(input->editor, EL_HIST, history, input->history);
@@ -109,7 +111,12 @@ static bool has_editor(const bt_input *input) {
 bt_input *bt_input_open(const char *prompt) {
     bt_input *input = bt_heap_alloc(sizeof *input);
     if (!input) return NULL;
-    input->prompt = prompt;
+    bt_terminal terminal;
+    bt_terminal_open(&terminal, stderr, NULL);
+    const char *mark = terminal.has_colour ? (char[]){INVISIBLE, '\0'} : "";
+    (void)snprintf(input->prompt, sizeof input->prompt, "%s%s%s%s%s%s%s", mark,
+                   bt_terminal_colour(&terminal, BT_COLOUR_BOLD), mark, prompt, mark,
+                   bt_terminal_colour(&terminal, BT_COLOUR_NONE), mark);
     input->is_terminal = isatty(STDIN_FILENO) == 1;
     if (input->is_terminal) open_editor(input);
     return input;
@@ -124,7 +131,8 @@ void bt_input_close(bt_input *input) {
 
 static const char *plain_line(bt_input *input, size_t *ret_n) {
     if (input->is_terminal) {
-        (void)fputs(input->prompt, stderr);
+        for (const char *c = input->prompt; *c; c++)
+            if (*c != INVISIBLE) (void)fputc(*c, stderr);
         (void)fflush(stderr);
     }
     errno = 0;

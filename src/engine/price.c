@@ -43,7 +43,7 @@
 #define STEP_BYTES (256u << 10)
 
 static uint64_t in_steps(uint64_t bytes) {
-    return bt_sat_add_u64(bytes, STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+    return bt_sat_add_u64(bytes, STEP_BYTES / 4 + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
 }
 
 uint64_t bt_price_sampler_bytes(const bt_facts *facts) {

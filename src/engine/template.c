@@ -269,7 +269,7 @@ static bt_status read_reply(const bt_template *t, bt_text *reply, bt_rendered *r
     memcpy(&peak_bytes, peak, sizeof peak_bytes);
     if (state != BT_TEMPLATE_OK) return refusal(&r, state, t->limit_bytes, err);
     memset(ret, 0, sizeof *ret);
-    ret->peak_bytes = peak_bytes;
+    ret->peak_bytes = peak_bytes + BT_TEMPLATE_CODE_BYTES;
     bt_status status = read_parts(&r, ret, err);
     if (status != BT_OK) bt_heap_free(ret->parts);
     return status;
@@ -319,7 +319,8 @@ bt_status bt_template_price(const bt_template *t, uint32_t n_ctx, uint64_t *ret_
         bt_rendered rendered;
         status = bt_template_render(&generous, messages, n, &rendered, err);
         if (status == BT_OK) {
-            *ret_peak_bytes = rendered.peak_bytes + rendered.peak_bytes / 2; /* other texts, other branches */
+            *ret_peak_bytes = 
+                rendered.peak_bytes + (rendered.peak_bytes - BT_TEMPLATE_CODE_BYTES) / 2; /* other texts */
             bt_rendered_done(&rendered);
         }
     }

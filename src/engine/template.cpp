@@ -21,10 +21,12 @@
 #include "jinja/parser.h"
 #include "jinja/runtime.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -107,19 +109,20 @@ void put_string(FILE *out, const char *text, size_t n) {
     put(out, text, n);
 }
 
-/* A line of /proc/self/status. (ru_maxrss would start with the peak of the process that forked us.) */
-uint64_t status_bytes(const char *format) {
+/* Heap and other private memory. The heap never shrinks here (main), so this is also its peak; unlike the resident size
+ * it is the same each time. */
+uint64_t data_bytes() {
     FILE *file = fopen("/proc/self/status", "re");
     char line[128];
     unsigned long long kib = 0;
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, format, &kib) == 1) break;
+        if (sscanf(line, "VmData: %llu kB", &kib) == 1) break;
     if (file) (void)fclose(file);
     return kib * 1024;
 }
 
 void put_head(FILE *out, uint32_t state) {
-    uint64_t peak = status_bytes("VmHWM: %llu kB");
+    uint64_t peak = data_bytes();
     put_u32(out, BT_TEMPLATE_REPLY);
     put_u32(out, state);
     put(out, &peak, sizeof peak);
@@ -274,10 +277,10 @@ void limit(int what, rlim_t most) {
 
 } // namespace
 
-/* What is asked for bounds all of this process; what it holds of files, code above all, is not part of its heap. */
+/* The bound is on all of this process; its code is not part of its heap. */
 void limit_heap(uint64_t bytes) {
-    uint64_t of_files = status_bytes("RssFile: %llu kB");
-    limit(RLIMIT_DATA, bytes > of_files + HEAP_BYTES_MIN ? bytes - of_files : HEAP_BYTES_MIN);
+    uint64_t least = BT_TEMPLATE_CODE_BYTES + HEAP_BYTES_MIN;
+    limit(RLIMIT_DATA, (bytes > least ? bytes : least) - BT_TEMPLATE_CODE_BYTES);
 }
 
 /* json.cpp's assertions end here; libggml is not linked. */
@@ -289,6 +292,8 @@ extern "C" void ggml_abort(const char *file, int line, const char *format, ...) 
 }
 
 int main(int argc, char **argv) {
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    (void)mallopt(M_MMAP_MAX, 0);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CPU_SECONDS);
     limit(RLIMIT_STACK, STACK_BYTES);

@@ -37,7 +37,7 @@ typedef struct bt_rendered {
     const char *stops[BT_TEMPLATE_STOPS_MAX]; /* texts that end a turn beside the model's own end tokens */
     size_t stop_bytes[BT_TEMPLATE_STOPS_MAX];
     uint32_t n_stops;
-    uint64_t peak_bytes; /* most memory that the worker held */
+    uint64_t peak_bytes; /* most memory that the worker held: its heap, and a fixed amount for its code */
 } bt_rendered;
 
 extern const char bt_template_chatml[]; /* for models without a template, as llama.cpp does */
