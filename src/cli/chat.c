@@ -218,8 +218,8 @@ static int finish(bt_chat *chat) {
     measure(chat, &measured);
     bt_running_print_summary(&chat->running, &measured);
     bt_running_print_lines(&chat->running, &measured);
-    if (options->stats_file && bt_running_write_stats(&chat->running, &measured, &chat->text, chat->tokens,
-                                                      chat->n_tokens, &err) != BT_OK)
+    if (options->stats_file &&
+        bt_running_write_stats(&chat->running, &measured, &chat->text, chat->tokens, chat->n_tokens, &err) != BT_OK)
         code = bt_cli_fail(&err);
     if (chat->out_failed && chat->leave_code == 0) {
         (void)bt_fail_sys(&err, EPIPE, "stdout", "cannot write to standard output");
@@ -236,9 +236,9 @@ static int talk(bt_chat *chat, const bt_text *first) {
     chat->is_terminal = isatty(STDIN_FILENO) == 1;
     bt_terminal_open(&chat->out, stdout, NULL);
     bt_input *input = bt_input_open("> ");
-    bt_status status = chat->tokens && input ? open_conversation(chat, &err)
-                                             : bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0,
-                                                       "no memory for a conversation");
+    bt_status status = chat->tokens && input
+                           ? open_conversation(chat, &err)
+                           : bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory for a conversation");
     int code = 0;
     if (status == BT_OK) {
         greet(chat);
@@ -266,9 +266,9 @@ static bt_status read_asked(const bt_cli_options *options, asked *a, bt_error *e
     if (!options->prompt && options->prompt_file) BT_TRY(bt_cli_read_file(options->prompt_file, &a->first, err));
     if (options->grammar_file) BT_TRY(bt_cli_read_file(options->grammar_file, &a->grammar, err));
     if (options->chat_template_file) BT_TRY(bt_cli_read_file(options->chat_template_file, &a->template, err));
-    return a->first.failed ? bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, FILE_BYTES_MAX,
-                                     "the prompt is too long")
-                           : BT_OK;
+    return a->first.failed
+               ? bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, FILE_BYTES_MAX, "the prompt is too long")
+               : BT_OK;
 }
 
 static int open_and_talk(bt_chat *chat, const asked *a, const bt_cli_options *given, const char *model) {

@@ -123,7 +123,8 @@ static void do_help(bt_chat *chat, const char *argument) {
     for (size_t i = 0; i < N_COMMANDS; i++)
         (void)fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)),
                       commands[i].argument, commands[i].help);
-    (void)fputs("  A backslash at the end of a line goes on with the next; // begins a message with a slash.\n", stderr);
+    (void)fputs("  A backslash at the end of a line goes on with the next; // begins a message with a slash.\n",
+                stderr);
 }
 
 void bt_chat_command(bt_chat *chat, const char *line) {

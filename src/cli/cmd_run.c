@@ -183,8 +183,9 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     bt_running_print_lines(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
     bt_error stats_err = {0};
-    if (running->options->stats_file && 
-        bt_running_write_stats(running, &measured, &out->text, out->tokens, out->n_tokens, &stats_err) != BT_OK && code == 0)
+    if (running->options->stats_file &&
+        bt_running_write_stats(running, &measured, &out->text, out->tokens, out->n_tokens, &stats_err) != BT_OK &&
+        code == 0)
         code = bt_cli_fail(&stats_err);
     if (out->failed && code == 0) {
         (void)bt_fail_sys(err, EPIPE, "stdout", "cannot write to standard output");
@@ -232,8 +233,7 @@ static int open_and_run(const bt_cli_options *options, const char *model, const 
 
 int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
     bool has_prompt = options->prompt || options->prompt_file;
-    if (options->wishes.chat || (!has_prompt && isatty(STDIN_FILENO) == 1))
-        return bt_chat_run(options, args->args[0]);
+    if (options->wishes.chat || (!has_prompt && isatty(STDIN_FILENO) == 1)) return bt_chat_run(options, args->args[0]);
     bt_error err = {0};
     bt_text prompt;
     bt_text grammar;

@@ -44,7 +44,7 @@ struct bt_input {
 static char *prompt_of(EditLine *editor) {
     bt_input *input = NULL;
     (void)el_get(editor, EL_CLIENTDATA, (void **)&input);
-    return input ? input->prompt : (char *)(uintptr_t) "";
+    return input ? input->prompt : (char *)(uintptr_t)"";
 }
 
 static void open_editor(bt_input *input) {

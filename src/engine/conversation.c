@@ -67,9 +67,9 @@ static bt_status choose(const struct llama_model *model, const char *wanted, con
     bool is_jinja = strstr(wanted, "{{") || strstr(wanted, "{%");
     *ret_source = is_jinja ? wanted : llama_model_chat_template(model, wanted);
     if (*ret_source) return BT_OK;
-    return bt_fail(err, BT_E_ARG, "chat_template_name", BT_MEASURE_NONE, 0, 0,
-                   "\"%.64s\" is no chat template: give chatml, the name of a variant in the model's file, or Jinja text",
-                   wanted);
+    return bt_fail(
+        err, BT_E_ARG, "chat_template_name", BT_MEASURE_NONE, 0, 0,
+        "\"%.64s\" is no chat template: give chatml, the name of a variant in the model's file, or Jinja text", wanted);
 }
 
 static bt_status make_template(const struct llama_model *model, const char *wanted, bt_template *t,
@@ -163,8 +163,8 @@ bt_status bt_conversation_restore(bt_conversation *c, const bt_message *messages
     for (uint32_t i = 0; i < n_messages; i++) {
         const char *role = role_of(messages[i].role);
         if (!role)
-            return bt_fail(err, BT_E_FORMAT, "session_format", BT_MEASURE_NONE, 0, 0, "the session has a message of %.32s",
-                           messages[i].role);
+            return bt_fail(err, BT_E_FORMAT, "session_format", BT_MEASURE_NONE, 0, 0,
+                           "the session has a message of %.32s", messages[i].role);
         BT_TRY(push(c, role, messages[i].content, messages[i].n_bytes, err));
     }
     return BT_OK;
@@ -190,8 +190,8 @@ static bt_status open_parts(bt_conversation *c, const bt_conversation_params *pa
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, c->n_ctx, 0, "no memory for a conversation");
     c->template.limit_bytes = params->limit_bytes;
     c->template.worker = params->worker;
-    BT_TRY(make_template(bt_engine_model(params->engine), c->source, &c->template, c->bos, c->eos, &c->is_fallback,
-                         err));
+    BT_TRY(
+        make_template(bt_engine_model(params->engine), c->source, &c->template, c->bos, c->eos, &c->is_fallback, err));
     if (params->system) BT_TRY(push(c, "system", params->system, strlen(params->system), err));
     return try_template(c, err);
 }
@@ -296,8 +296,8 @@ static void reuse(bt_conversation *c, uint32_t n_rendered, bt_turn *turn) {
     c->n_tokens = turn->n_reused;
     if (turn->went_back)
         bt_log(BT_LOG_INFO,
-               "this model's memory cannot go back to token %u: the conversation of %u tokens is computed again", n_same,
-               n_rendered);
+               "this model's memory cannot go back to token %u: the conversation of %u tokens is computed again",
+               n_same, n_rendered);
 }
 
 static bt_status generate(bt_conversation *c, const bt_rendered *rendered, const bt_generate_params *params,
@@ -310,8 +310,7 @@ static bt_status generate(bt_conversation *c, const bt_rendered *rendered, const
     uint32_t n_new = turn->n_rendered - c->n_tokens;
     memcpy(c->tokens + c->n_tokens, c->rendered + c->n_tokens, n_new * sizeof *c->tokens);
     c->n_tokens = turn->n_rendered;
-    bt_status status =
-        bt_generate(c->session, c->tokens + turn->n_reused, n_new, &inner, &turn->generated, err);
+    bt_status status = bt_generate(c->session, c->tokens + turn->n_reused, n_new, &inner, &turn->generated, err);
     if (a.stopped) turn->generated.stop = BT_STOP_END;
     if (!a.stopped && a.n_given < a.text.n_bytes) (void)give(&a, -1, a.text.n_bytes); /* was no stop after all */
     /* What was decoded, and nothing behind it: a stopped graph may have left cells. */

@@ -173,8 +173,8 @@ static bt_status malformed(const char *path, bt_error *err) {
 }
 
 static bt_status stale(const char *path, const char *what, bt_error *err) {
-    return bt_fail(err, BT_E_STALE, "session_stale", BT_MEASURE_NONE, 0, 0, "the session in %s was made with another %s",
-                   path, what);
+    return bt_fail(err, BT_E_STALE, "session_stale", BT_MEASURE_NONE, 0, 0,
+                   "the session in %s was made with another %s", path, what);
 }
 
 /* Role and content are made strings in place: the count of what follows is read before its place gets the NUL. */
@@ -250,8 +250,7 @@ static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t 
     bt_sha256_hex(&hash, hex);
     if (memcmp(hex, footer + sizeof n_trailer, HEX_BYTES) != 0) return malformed(path, err);
     char *text = bt_heap_alloc((size_t)n_trailer + 1);
-    if (!text)
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, n_trailer, 0, "no memory to load a session");
+    if (!text) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, n_trailer, 0, "no memory to load a session");
     if (pread(fd, text, (size_t)n_trailer, (off_t)(n_before - n_trailer)) != (ssize_t)n_trailer) {
         bt_heap_free(text);
         return malformed(path, err);

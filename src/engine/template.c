@@ -35,9 +35,10 @@
 #define PRICE_TURNS_MAX   256u
 #define PRICE_LIMIT_BYTES (256u << 20)
 
-const char bt_template_chatml[] = "{% for message in messages %}"
-                                  "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
-                                  "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+const char bt_template_chatml[] =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /* ---- the request ---- */
 
@@ -114,8 +115,7 @@ static int spawn(const char *path, uint64_t limit_bytes, int fd, pid_t *ret_pid)
         (void)posix_spawn_file_actions_destroy(&actions);
         return failed;
     }
-    (void)posix_spawnattr_setflags(&attributes,
-                                   POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     (void)posix_spawnattr_setpgroup(&attributes, 0);
     (void)posix_spawnattr_setsigdefault(&attributes, &all);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
@@ -319,7 +319,7 @@ bt_status bt_template_price(const bt_template *t, uint32_t n_ctx, uint64_t *ret_
         bt_rendered rendered;
         status = bt_template_render(&generous, messages, n, &rendered, err);
         if (status == BT_OK) {
-            *ret_peak_bytes = 
+            *ret_peak_bytes =
                 rendered.peak_bytes + (rendered.peak_bytes - BT_TEMPLATE_CODE_BYTES) / 2; /* other texts */
             bt_rendered_done(&rendered);
         }

@@ -36,10 +36,10 @@
 
 namespace {
 
-constexpr rlim_t CPU_SECONDS = 10;        /* 256 messages of llama.cpp's slowest template take one */
-constexpr rlim_t STACK_BYTES = 4u << 20;  /* llama.cpp's templates nest under 40 deep, about 1 KiB a level */
+constexpr rlim_t CPU_SECONDS = 10;            /* 256 messages of llama.cpp's slowest template take one */
+constexpr rlim_t STACK_BYTES = 4u << 20;      /* llama.cpp's templates nest under 40 deep, about 1 KiB a level */
 constexpr uint64_t HEAP_BYTES_MIN = 1u << 20; /* enough to say that it is not enough */
-constexpr size_t REASON_BYTES_MAX = 300;  /* of an engine's message: it quotes the source after its first lines */
+constexpr size_t REASON_BYTES_MAX = 300;      /* of an engine's message: it quotes the source after its first lines */
 
 struct message {
     std::string role, content;
@@ -211,7 +211,8 @@ parts render(request &r) {
     if (!caps.supports_system_role) merge_system(r.messages);
     /* StepFun's template: blanks around contents lead the model into loops (common/chat.cpp). */
     if (r.source.find("You have access to the following functions in JSONSchema format") != std::string::npos)
-        for (auto &m : r.messages) m.content = trimmed(m.content);
+        for (auto &m : r.messages)
+            m.content = trimmed(m.content);
 
     jinja::context context(r.source);
     context.set_val("messages", array_of(r.messages, caps));
@@ -220,8 +221,7 @@ parts render(request &r) {
     context.set_val("enable_thinking", mk_val<jinja::value_bool>(true));
     context.set_val("datetime", text_of(today("%b %d %Y"), false));
     context.set_val("date_string", text_of(today("%d %b %Y"), false));
-    if (r.flags & BT_TEMPLATE_ADD_GENERATION)
-        context.set_val("add_generation_prompt", mk_val<jinja::value_bool>(true));
+    if (r.flags & BT_TEMPLATE_ADD_GENERATION) context.set_val("add_generation_prompt", mk_val<jinja::value_bool>(true));
     jinja::runtime runtime(context);
     parts text = jinja::runtime::gather_string_parts(runtime.execute(program))->val_str.parts;
     cut_ends(r, text);

@@ -14,7 +14,7 @@ typedef struct bt_message {
 } bt_message;
 
 typedef struct bt_template {
-    const char *source;   /* Jinja */
+    const char *source;    /* Jinja */
     const char *bos, *eos; /* texts of these tokens, or "" */
     bool add_bos, add_eos; /* the tokenizer adds them: they are cut from the text */
     uint64_t limit_bytes;  /* most memory that the worker may have */
@@ -45,7 +45,8 @@ extern const char bt_template_chatml[]; /* for models without a template, as lla
 /* Render messages, followed by what opens the model's answer.
  * returns BT_E_FORMAT, code "chat_template": the template cannot be parsed or refuses this conversation, in its own
  *         words, or it broke a bound of the worker; BT_E_NOMEM, code "chat_memory": it needs more than limit_bytes;
- *         BT_E_LIMIT, code "chat_bytes": too much text at once; BT_E_IO, code "chat_worker": the worker cannot be run. */
+ *         BT_E_LIMIT, code "chat_bytes": too much text at once; BT_E_IO, code "chat_worker": the worker cannot be run.
+ */
 BT_MUST_CHECK bt_status bt_template_render(const bt_template *t, const bt_message *messages, uint32_t n_messages,
                                            bt_rendered *ret, bt_error *err);
 void bt_rendered_done(bt_rendered *rendered);
