@@ -24,6 +24,7 @@ if(BT_ENGINE)
     target_compile_definitions(burthen-template PRIVATE _GNU_SOURCE)
     target_include_directories(burthen-template SYSTEM PRIVATE "${common}")
     target_include_directories(burthen-template PRIVATE src/engine)
-    target_link_options(burthen-template PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
-    set_target_properties(burthen-template PROPERTIES CXX_EXTENSIONS OFF)
+    # Never with a sanitizer, also where the rest is: its shadow memory would break every bound of the worker.
+    set_target_properties(burthen-template PROPERTIES CXX_EXTENSIONS OFF
+        LINK_OPTIONS "-static-libstdc++;-static-libgcc;-Wl,--gc-sections,-z,relro,-z,now")
 endif()
