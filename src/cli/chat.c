@@ -285,14 +285,20 @@ static int open_and_talk(bt_chat *chat, const asked *a, const bt_cli_options *gi
 
 int bt_chat_run(const bt_cli_options *options, const char *model) {
     bt_error err = {0};
+    bt_chat *chat = bt_heap_alloc(sizeof *chat);
+    if (!chat) {
+        (void)bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory for a conversation");
+        return bt_cli_fail(&err);
+    }
     asked a;
     bt_text_init(&a.first, FILE_BYTES_MAX);
     bt_text_init(&a.grammar, FILE_BYTES_MAX);
     bt_text_init(&a.template, FILE_BYTES_MAX);
-    bt_chat *chat = bt_heap_alloc(sizeof *chat);
-    bt_status status = chat ? read_asked(options, &a, &err)
-                            : bt_fail(&err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory for a conversation");
-    int code = status == BT_OK ? open_and_talk(chat, &a, options, model) : bt_cli_fail(&err);
+    int code = 0;
+    if (read_asked(options, &a, &err) == BT_OK)
+        code = open_and_talk(chat, &a, options, model);
+    else
+        code = bt_cli_fail(&err);
     bt_heap_free(chat);
     bt_text_done(&a.first);
     bt_text_done(&a.grammar);

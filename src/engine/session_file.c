@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #define SCHEMA            1u
-#define MAGIC             "BTSESS01" /* 8 bytes, the last of the file */
 #define MAGIC_BYTES       8u
 #define HEX_BYTES         64u
 #define FOOTER_BYTES      (sizeof(uint64_t) + HEX_BYTES + MAGIC_BYTES)
@@ -35,6 +34,9 @@
 #define CHUNK_BYTES       (64u << 10)
 #define MESSAGES_MAX      65536u /* as in a conversation */
 #define PATH_BYTES        4096u
+
+/* the last of the file */
+static const char magic[MAGIC_BYTES] = {'B', 'T', 'S', 'E', 'S', 'S', '0', '1'};
 
 /* ---- writing ---- */
 
@@ -103,7 +105,7 @@ static bool append_ours(int fd, const bt_text *trailer) {
     bt_sha256_hex(&hash, hex);
     memcpy(footer, &n_trailer, sizeof n_trailer);
     memcpy(footer + sizeof n_trailer, hex, HEX_BYTES);
-    memcpy(footer + sizeof n_trailer + HEX_BYTES, MAGIC, MAGIC_BYTES);
+    memcpy(footer + sizeof n_trailer + HEX_BYTES, magic, MAGIC_BYTES);
     return lseek(fd, 0, SEEK_END) >= 0 && write_all(fd, trailer->data, trailer->n_bytes) &&
            write_all(fd, footer, sizeof footer) && fsync(fd) == 0;
 }
@@ -240,7 +242,7 @@ static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t 
     if (pread(fd, footer, sizeof footer, (off_t)n_before) != (ssize_t)sizeof footer) return malformed(path, err);
     uint64_t n_trailer = 0;
     memcpy(&n_trailer, footer, sizeof n_trailer);
-    bool is_ours = memcmp(footer + sizeof n_trailer + HEX_BYTES, MAGIC, MAGIC_BYTES) == 0;
+    bool is_ours = memcmp(footer + sizeof n_trailer + HEX_BYTES, magic, MAGIC_BYTES) == 0;
     if (!is_ours || n_trailer > n_before || n_trailer > TRAILER_BYTES_MAX) return malformed(path, err);
     bt_sha256 hash;
     char hex[HEX_BYTES + 1];

@@ -316,7 +316,7 @@ bt_status bt_template_price(const bt_template *t, uint32_t n_ctx, uint64_t *ret_
             messages[i] = (bt_message){roles[i % 2], content, n_bytes};
         bt_template generous = *t;
         generous.limit_bytes = PRICE_LIMIT_BYTES;
-        bt_rendered rendered;
+        bt_rendered rendered = {0};
         status = bt_template_render(&generous, messages, n, &rendered, err);
         if (status == BT_OK) {
             *ret_peak_bytes =

@@ -114,9 +114,9 @@ void put_string(FILE *out, const char *text, size_t n) {
 uint64_t data_bytes() {
     FILE *file = fopen("/proc/self/status", "re");
     char line[128];
-    unsigned long long kib = 0;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmData: %llu kB", &kib) == 1) break;
+    uint64_t kib = 0;
+    while (file && kib == 0 && fgets(line, sizeof line, file))
+        if (strncmp(line, "VmData:", 7) == 0) kib = strtoull(line + 7, nullptr, 10);
     if (file) (void)fclose(file);
     return kib * 1024;
 }
