@@ -4,6 +4,7 @@
 if(BT_ENGINE)
     set_target_properties(burthen PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/burthen")
     install(TARGETS burthen RUNTIME DESTINATION bin)
+    install(TARGETS burthen-template RUNTIME DESTINATION lib/burthen)
     # Looked for at install time: which backends there are depends on LLAMA_CMAKE_ARGS. Links stay links; the
     # libraries' own run path is $ORIGIN (tools/build-llama.sh).
     install(DIRECTORY "${LLAMA_CPP_BUILD}/bin/" DESTINATION lib/burthen USE_SOURCE_PERMISSIONS

@@ -317,6 +317,9 @@ typedef struct bt_wishes {
     bt_rope_scaling rope_scaling;
     uint64_t rope_scale_micro; /* times the trained length x 1e6; 0 = the model's own */
     uint32_t yarn_orig_ctx;    /* 0 = the model's own */
+    bool chat;                 /* a conversation: its template is priced, on the line staging */
+    bool session;              /* its state is written to a file, or read from one */
+    const char *chat_template; /* instead of the model's own; NULL: that one. Not part of plan.json */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */

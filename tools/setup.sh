@@ -30,8 +30,8 @@ llama_build=build/llama.cpp/build
 
 # ca-certificates and python3-pip are for tools/fetch.py: it trusts the system's certificates, and asks pip which
 # package index is configured.
-packages="build-essential ca-certificates ccache cmake libjansson-dev liburing-dev ninja-build pkg-config python3
-          python3-pip uthash-dev"
+packages="build-essential ca-certificates ccache cmake libedit-dev libjansson-dev liburing-dev ninja-build pkg-config
+          python3 python3-pip uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
 check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev"
 if [ "$mode" = check ]; then packages="$packages $check_packages"; fi

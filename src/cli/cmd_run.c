@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
+#include "cli/chat.h"
 #include "cli/running.h"
 #include "engine/generate.h"
+#include "engine/session_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,15 +31,20 @@ typedef struct output {
     uint32_t n_tokens;
     bool keeps; /* for --stats */
     bool failed;
+    /* for --session: what the context holds, and what was generated last and is not in it yet */
+    int32_t *all;
+    uint32_t n_all, n_all_max;
 } output;
 
 static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *user) {
     output *out = user;
     bt_terminal_write(&out->terminal, bytes, n_bytes);
-    if (!bt_terminal_flush(&out->terminal)) {
+    /* not bt_terminal_flush: a character may go on in the next token */
+    if (fflush(out->terminal.stream) != 0) {
         out->failed = true;
         return false;
     }
+    if (out->n_all < out->n_all_max) out->all[out->n_all++] = token;
     if (out->keeps) {
         bt_text_add_n(&out->text, bytes, n_bytes);
         if (out->n_tokens < TOKENS_MAX) out->tokens[out->n_tokens++] = token;
@@ -50,6 +57,8 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
     if (options->prompt) {
         bt_text_add(prompt, options->prompt);
     } else {
+        /* a session goes on by itself */
+        if (!options->prompt_file && options->session_file && access(options->session_file, F_OK) == 0) return BT_OK;
         if (!options->prompt_file && isatty(STDIN_FILENO))
             return bt_fail(err, BT_E_ARG, "prompt_missing", BT_MEASURE_NONE, 0, 0,
                            "no prompt: give -p TEXT, -f FILE, or pipe it in");
@@ -78,7 +87,7 @@ static bt_status check_prompt(bt_engine *engine, const bt_plan *plan, const void
 /* An answer that was asked for and cannot be whole is said before it begins. */
 static void say_room(const bt_running *running, uint32_t n_prompt) {
     /* the last token needs no cell: it is not decoded */
-    uint64_t n_room = (uint64_t)bt_session_n_ctx(running->session) - n_prompt + 1;
+    uint64_t n_room = (uint64_t)bt_session_n_ctx(running->session) - bt_session_n_used(running->session) - n_prompt + 1;
     int32_t n_wanted = running->options->n_predict;
     if (running->options->quiet || n_wanted < 0 || (uint64_t)n_wanted <= n_room) return;
     (void)fprintf(stderr,
@@ -86,12 +95,75 @@ static void say_room(const bt_running *running, uint32_t n_prompt) {
                   bt_session_n_ctx(running->session), (unsigned)n_room, n_wanted);
 }
 
+/* The same beside what a session has used already. */
+static bt_status check_room(const bt_running *running, uint32_t n_prompt, bt_error *err) {
+    uint32_t n_left = bt_session_n_ctx(running->session) - bt_session_n_used(running->session);
+    if (n_prompt <= n_left) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "prompt_tokens", BT_MEASURE_TOKENS, n_prompt, n_left,
+                   "the prompt has %u tokens, %u of the context are left", n_prompt, n_left);
+}
+
+/* The tokens before the prompt: those of --session, if its file is there. Its state is taken up. */
+static bt_status resume(bt_running *running, output *out, uint32_t *ret_n_decoded, bt_error *err) {
+    const char *path = running->options->session_file;
+    *ret_n_decoded = 0;
+    if (!path) return BT_OK;
+    out->n_all_max = bt_session_n_ctx(running->session) + 1;
+    out->all = bt_heap_array(out->n_all_max, sizeof *out->all);
+    if (!out->all) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "no memory for a session");
+    bt_saved saved;
+    bt_status status = bt_session_file_load(path, running->session, running->facts, &running->plan, &saved, err);
+    if (status == BT_E_IO && err->sys == ENOENT) return BT_OK;
+    if (status != BT_OK) return status;
+    out->n_all = (uint32_t)bt_min_u64(saved.n_tokens, out->n_all_max);
+    memcpy(out->all, saved.tokens, out->n_all * sizeof *out->all);
+    *ret_n_decoded = saved.n_decoded;
+    bt_saved_done(&saved);
+    return BT_OK;
+}
+
+/* What is to be decoded: what the session left undone, then the prompt. The array is the caller's. */
+static bt_status join(bt_running *running, output *out, const bt_text *prompt, int32_t **ret_tokens, uint32_t *ret_n,
+                      bt_error *err) {
+    uint32_t n_decoded = 0;
+    int32_t *tokens = NULL;
+    uint32_t n = 0;
+    BT_TRY(resume(running, out, &n_decoded, err));
+    bool is_new = out->n_all == 0;
+    BT_TRY(bt_session_tokenize(running->engine, bt_text_str(prompt), prompt->n_bytes, is_new, true, &tokens, &n, err));
+    uint32_t n_left = out->n_all - n_decoded;
+    if (!is_new && n_left + n == 0) { /* its last token once more: its logits are wanted */
+        n_decoded = bt_session_keep(running->session, n_decoded - 1);
+        n_left = out->n_all - n_decoded;
+    }
+    int32_t *joined = bt_heap_array((size_t)n_left + n + 1, sizeof *joined);
+    if (joined) {
+        if (n_left > 0) memcpy(joined, out->all + n_decoded, n_left * sizeof *joined);
+        memcpy(joined + n_left, tokens, n * sizeof *joined);
+    }
+    for (uint32_t i = 0; i < n && out->n_all < out->n_all_max; i++)
+        out->all[out->n_all++] = tokens[i];
+    bt_heap_free(tokens);
+    if (!joined) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for the prompt's tokens");
+    *ret_tokens = joined;
+    *ret_n = n_left + n;
+    return BT_OK;
+}
+
+static bt_status save_session(const bt_running *running, const output *out, bt_error *err) {
+    const char *path = running->options->session_file;
+    if (!path) return BT_OK;
+    uint32_t n_decoded = (uint32_t)bt_min_u64(bt_session_n_used(running->session), out->n_all);
+    bt_saved saved = {.tokens = out->all, .n_decoded = n_decoded, .n_tokens = out->n_all};
+    return bt_session_file_save(path, running->session, running->facts, &running->plan, &saved, err);
+}
+
 static bt_status generate(bt_running *running, const bt_text *prompt, const char *grammar, output *out,
                           bt_generated *ret, bt_error *err) {
     const bt_cli_options *options = running->options;
     int32_t *tokens = NULL;
     uint32_t n = 0;
-    BT_TRY(bt_session_tokenize(running->engine, bt_text_str(prompt), prompt->n_bytes, true, true, &tokens, &n, err));
+    BT_TRY(join(running, out, prompt, &tokens, &n, err));
     bt_generate_params params = {
         .sampling = {.temperature = options->greedy ? 0.0 : options->temperature,
                      .top_k = options->top_k,
@@ -106,8 +178,10 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
         .on_token = on_token,
         .user = out,
     };
-    say_room(running, n);
-    bt_status status = bt_generate(running->session, tokens, n, &params, ret, err);
+    bt_status status = check_room(running, n, err);
+    if (status == BT_OK) say_room(running, n);
+    if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);
+    if (status == BT_OK) status = save_session(running, out, err);
     bt_heap_free(tokens);
     return status;
 }
@@ -123,30 +197,6 @@ static void count(const bt_generated *generated, bt_measured *measured) {
         measured->decode_tokens_per_s = (double)(generated->n_generated - 1) * 1e9 / (double)generated->decode_ns;
 }
 
-static bt_status write_stats(const bt_running *running, const bt_measured *measured, const output *out, bt_error *err) {
-    char *json = NULL;
-    BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(&out->text),
-                                out->text.n_bytes, out->tokens, out->n_tokens, &json, err));
-    const char *path = running->options->stats_file;
-    FILE *file = fopen(path, "we");
-    bool ok = file && fputs(json, file) >= 0;
-    int sys = errno;
-    if (file && fclose(file) != 0) {
-        ok = false;
-        sys = errno;
-    }
-    bt_heap_free(json);
-    return ok ? BT_OK : bt_fail_sys(err, sys, "stats_file", "cannot write the statistics to %s", path);
-}
-
-static void print_summary(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet) return;
-    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s\n",
-                  measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
-                  measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
-                  BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
-}
-
 /* After the text: what was measured, also of a run that was stopped or failed. */
 static int finish(bt_running *running, const bt_generated *generated, output *out, bt_status status, bt_error *err) {
     bt_measured measured;
@@ -155,12 +205,14 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     bt_running_measure(running, &measured);
     if (generated->n_generated > 0) bt_terminal_write(&out->terminal, "\n", 1);
     if (!bt_terminal_flush(&out->terminal)) out->failed = true;
-    print_summary(running, &measured);
+    bt_running_print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
     bt_running_keep(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
     bt_error stats_err = {0};
-    if (running->options->stats_file && write_stats(running, &measured, out, &stats_err) != BT_OK && code == 0)
+    if (running->options->stats_file &&
+        bt_running_write_stats(running, &measured, &out->text, out->tokens, out->n_tokens, &stats_err) != BT_OK &&
+        code == 0)
         code = bt_cli_fail(&stats_err);
     if (out->failed && code == 0) {
         (void)bt_fail_sys(err, EPIPE, "stdout", "cannot write to standard output");
@@ -184,6 +236,7 @@ static int run_with(bt_running *running, const bt_text *prompt, const char *gram
         status = generate(running, prompt, grammar, &out, &generated, &err);
     int code = finish(running, &generated, &out, status, &err);
     bt_heap_free(out.tokens);
+    bt_heap_free(out.all);
     bt_text_done(&out.text);
     return code;
 }
@@ -206,6 +259,8 @@ static int open_and_run(const bt_cli_options *options, const char *model, const 
 }
 
 int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
+    bool has_prompt = options->prompt || options->prompt_file;
+    if (options->wishes.chat || (!has_prompt && isatty(STDIN_FILENO) == 1)) return bt_chat_run(options, args->args[0]);
     bt_error err = {0};
     bt_text prompt;
     bt_text grammar;

@@ -96,12 +96,6 @@ static bt_status parse_projector(const char *value, void *target, bt_error *err)
     return later("pictures and sound are", err);
 }
 
-static bt_status parse_session(const char *value, void *target, bt_error *err) {
-    (void)value;
-    (void)target;
-    return later("saved sessions are", err);
-}
-
 /* ---- the table -------------------------------------------------------------------------------------------------- */
 
 #define AT(member)   .offset = offsetof(bt_cli_options, member), .set_offset = SIZE_MAX
@@ -395,6 +389,42 @@ const bt_option bt_cli_option_table[] = {
      .help = "generate only what this GBNF grammar allows",
      .commands = BT_CLI_RUN},
 
+    {.name = "chat",
+     .alias = "conversation",
+     .shorts = "cnv",
+     .kind = BT_OPTION_FLAG,
+     WISH(chat),
+     .help = "talk with the model through its chat template; so does a terminal without a prompt",
+     .commands = BT_CLI_RUN | BT_CLI_PLAN,
+     .no_env = true},
+    {.name = "system-prompt",
+     .shorts = "sys",
+     .kind = BT_OPTION_TEXT,
+     AT(system_prompt),
+     .arg = "TEXT",
+     .help = "what the conversation stands under",
+     .commands = BT_CLI_RUN,
+     .no_env = true},
+    {.name = "chat-template",
+     .kind = BT_OPTION_TEXT,
+     WISH(chat_template),
+     .arg = "NAME",
+     .help = "chatml, a variant in the model's file, or Jinja text, instead of the model's own",
+     .commands = BT_CLI_RUN | BT_CLI_PLAN},
+    {.name = "chat-template-file",
+     .kind = BT_OPTION_TEXT,
+     AT(chat_template_file),
+     .arg = "FILE",
+     .help = "the same, from a file",
+     .commands = BT_CLI_RUN | BT_CLI_PLAN},
+    {.name = "session",
+     .kind = BT_OPTION_TEXT,
+     AT(session_file),
+     .arg = "FILE",
+     .help = "go on where this file was left, if it is there, and leave it at the end",
+     .commands = BT_CLI_RUN,
+     .no_env = true},
+
     {.name = "json",
      .kind = BT_OPTION_FLAG,
      AT(json),
@@ -524,12 +554,6 @@ const bt_option bt_cli_option_table[] = {
      .parse = parse_projector,
      .commands = ALL_MODEL,
      .hidden = true},
-    {.name = "session",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_session,
-     .commands = BT_CLI_RUN,
-     .hidden = true},
 };
 const size_t bt_cli_option_count = sizeof bt_cli_option_table / sizeof *bt_cli_option_table;
 
@@ -556,5 +580,6 @@ bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *ar
                             args, err));
     if (ret->greedy) ret->temperature = 0;
     ret->wishes.rope_scale_micro = (uint64_t)(ret->rope_scale * MICRO + 0.5);
+    ret->wishes.session = ret->wishes.chat || ret->session_file != NULL;
     return BT_OK;
 }

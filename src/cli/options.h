@@ -44,6 +44,8 @@ typedef struct bt_cli_options {
     bool seed_given;
     bool greedy, ignore_eos;
     const char *grammar_file;
+    const char *system_prompt, *chat_template_file; /* NULL: none; wishes.chat asks for a conversation */
+    const char *session_file;
     int reader; /* 0 auto, 1 io_uring, 2 pread */
 
     /* what is said */

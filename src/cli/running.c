@@ -19,6 +19,7 @@
 #include "probe/probe.h"
 #include "probe/reservations.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,6 +66,11 @@ static void on_ggml_abort(const char *message) {
 bt_status bt_cli_engine_init(bt_error *err) {
     bt_engine_on_abort(on_ggml_abort);
     return bt_engine_init(err);
+}
+
+void bt_running_signal_clear(void) {
+    signal_came = 0;
+    catch_signals();
 }
 
 static bool should_abort(void *user) {
@@ -155,6 +161,15 @@ static bt_status plan_beside_others(bt_running *running, bt_outputs_fn outputs, 
                    "other runs that start now take the memory each time before this one; try again");
 }
 
+/* A plan from a file may have been made for less than is asked of it now. */
+static bt_status check_plan(const bt_running *running, bt_error *err) {
+    const bt_wishes *asked = &running->options->wishes;
+    const bt_wishes *planned = &running->plan.wishes;
+    if ((!asked->chat || planned->chat) && (!asked->session || planned->session || planned->chat)) return BT_OK;
+    return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0,
+                   "the plan has no room for a %s: make it with --chat", asked->chat ? "conversation" : "session file");
+}
+
 /* ---- loading ---- */
 
 typedef struct load_progress {
@@ -208,6 +223,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     bt_session_params session = bt_session_params_of(plan, outputs(plan->n_ctx, plan->n_ubatch));
     BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
     bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
+    running->loaded_own_bytes = bt_heap_live_bytes();
     return BT_OK;
 }
 
@@ -226,6 +242,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
         return bt_running_fail(&err);
     }
     if (plan_beside_others(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
+    if (check_plan(running, &err) != BT_OK) return bt_cli_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;
     return running->plan.verdict == BT_REFUSED && !running->plan.forced ? EXIT_REFUSED : 0;
@@ -269,7 +286,12 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), running->loaded_heap_bytes);
     uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
     bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
-    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - sampler_bytes);
+    heap_bytes -= sampler_bytes;
+    uint64_t chat_bytes = 0; /* texts and tokens of a conversation: planned on the line staging */
+    if (running->options->wishes.chat)
+        chat_bytes = bt_min_u64(heap_bytes, bt_sat_sub_u64(bt_heap_live_bytes(), running->loaded_own_bytes));
+    if (chat_bytes > 0) bt_account_note(account, BT_LINE_STAGING, chat_bytes);
+    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - chat_bytes);
     bt_account_measure(account);
     uint64_t explained = 0;
     uint64_t explained_now = 0;
@@ -325,6 +347,31 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->elastic_released = elastic.released;
     measured->schedules_built = stats.schedules_built;
     measured->schedules_reused = stats.schedules_reused;
+}
+
+bt_status bt_running_write_stats(const bt_running *running, const bt_measured *measured, const bt_text *text,
+                                 const int32_t *tokens, uint32_t n_tokens, bt_error *err) {
+    char *json = NULL;
+    BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(text),
+                                text->n_bytes, tokens, n_tokens, &json, err));
+    const char *path = running->options->stats_file;
+    FILE *file = fopen(path, "we");
+    bool ok = file && fputs(json, file) >= 0;
+    int sys = errno;
+    if (file && fclose(file) != 0) {
+        ok = false;
+        sys = errno;
+    }
+    bt_heap_free(json);
+    return ok ? BT_OK : bt_fail_sys(err, sys, "stats_file", "cannot write the statistics to %s", path);
+}
+
+void bt_running_print_summary(const bt_running *running, const bt_measured *measured) {
+    if (running->options->quiet) return;
+    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s\n",
+                  measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
+                  measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
+                  BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
 }
 
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {

@@ -18,6 +18,7 @@ typedef struct bt_running {
     bt_terminal terminal; /* stderr: progress */
     uint64_t base_bytes;  /* held before the model was opened */
     uint64_t loaded_heap_bytes;
+    uint64_t loaded_own_bytes; /* of that, through base/heap.h, with the session */
 } bt_running;
 
 /* Plan by dry run and print the plan on stderr (with options->json: on stdout, when refused); then, unless it is
@@ -41,5 +42,13 @@ void bt_running_keep(const bt_running *running, const bt_measured *measured);
 
 /* SIGINT and SIGTERM stop the graph that runs; the signal that came, or 0. A second one kills. */
 int bt_running_signal(void);
+/* That signal has been dealt with: go on, and catch the next one. */
+void bt_running_signal_clear(void);
+/* The file of --stats: plan, text and tokens, and what was measured. */
+BT_MUST_CHECK bt_status bt_running_write_stats(const bt_running *running, const bt_measured *measured,
+                                               const bt_text *text, const int32_t *tokens, uint32_t n_tokens,
+                                               bt_error *err);
+/* One line on stderr, unless quiet: tokens, speeds, what was read. */
+void bt_running_print_summary(const bt_running *running, const bt_measured *measured);
 /* Exit code of an error, or of the signal that stopped the work (130, 143). */
 int bt_running_fail(const bt_error *err);

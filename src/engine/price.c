@@ -20,8 +20,10 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "engine/conversation.h"
 #include "engine/engine.h"
 #include "engine/session.h"
+#include "engine/session_file.h"
 
 #include "llama.h"
 
@@ -38,6 +40,16 @@
 #define FILL_TOKENS_MAX 8192u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
+
+/* Of a conversation, for each token of the context: itself, twice (in the context, rendered), and about 5 bytes of text
+ * in its message, in the request, in the reply and in what is tokenized. */
+#define CHAT_BYTES_PER_TOKEN 32u
+/* The same model gives the same plan: what is measured in pages is planned in steps (exact.c). */
+#define STEP_BYTES (256u << 10)
+
+static uint64_t in_steps(uint64_t bytes) {
+    return bt_sat_add_u64(bytes, STEP_BYTES / 4 + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+}
 
 uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
     return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
@@ -143,6 +155,25 @@ typedef struct request {
     int socket;
 } request;
 
+/* A conversation renders its template in a worker, and keeps texts and tokens; a session is copied a tensor at a time.
+ * None of it is there while the loader's buffers are, nor at the same time as another of them. */
+static bt_status price_staging(const request *r, bt_engine *engine, const bt_price_point *point, bt_price *price,
+                               bt_error *err) {
+    uint32_t n_ctx = point->n_ctx;
+    uint64_t chat_bytes = 0;
+    uint64_t session_bytes = 0;
+    bt_wishes wishes = *r->wishes;
+    wishes.type_k = point->type_k;
+    wishes.type_v = point->type_v;
+    if (r->wishes->chat) {
+        BT_TRY(bt_conversation_price(bt_engine_model(engine), r->wishes->chat_template, n_ctx, &chat_bytes, err));
+        chat_bytes = bt_sat_add_u64(chat_bytes, (uint64_t)n_ctx * CHAT_BYTES_PER_TOKEN);
+    }
+    if (r->wishes->session) session_bytes = bt_session_file_heap_bytes(r->facts, &wishes, n_ctx);
+    price->staging_bytes = bt_max_u64(price->staging_bytes, in_steps(bt_max_u64(chat_bytes, session_bytes)));
+    return BT_OK;
+}
+
 static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price, bt_error *err) {
     bt_os_memory memory;
     bt_os_memory_read(&memory);
@@ -168,7 +199,9 @@ _Noreturn static void grandchild(const request *r, bt_engine *engine, const bt_p
     bt_error err;
     memset(&err, 0, sizeof err);
     price.error.status = BT_OK;
-    if (price_point(engine, r->facts, r->wishes, r->n_threads, point, &price, &err) != BT_OK) price.error = err;
+    bt_status status = price_point(engine, r->facts, r->wishes, r->n_threads, point, &price, &err);
+    if (status == BT_OK) status = price_staging(r, engine, point, &price, &err);
+    if (status != BT_OK) price.error = err;
     _exit(write_all(r->socket, &price, sizeof price) ? 0 : 1);
 }
 

@@ -145,6 +145,54 @@ void bt_session_clear(bt_session *session) {
     session->n_used = 0;
 }
 
+/* A window's cells are taken again by later tokens: what lies before it is gone for good (llama.cpp's server asks the
+ * same before it reuses a prefix). */
+static bool window_holds(bt_session *session, llama_memory_t memory, uint32_t n) {
+    int32_t window = llama_model_n_swa(bt_engine_model(session->engine));
+    llama_pos first = llama_memory_seq_pos_min(memory, 0);
+    return window <= 0 || first <= 0 || (int64_t)first < (int64_t)n - window;
+}
+
+uint32_t bt_session_keep(bt_session *session, uint32_t n) {
+    llama_memory_t memory = llama_get_memory(session->context);
+    uint32_t n_kept = (uint32_t)bt_min_u64(n, session->n_used);
+    bool goes_back = n_kept < session->n_used;
+    if (n_kept > 0 && (!goes_back || window_holds(session, memory, n_kept)) &&
+        llama_memory_seq_rm(memory, 0, (llama_pos)n_kept, -1)) {
+        session->n_used = n_kept;
+        return n_kept;
+    }
+    bt_session_clear(session);
+    return 0;
+}
+
+bt_status bt_session_state_save(bt_session *session, const char *path, const int32_t *tokens, uint32_t n,
+                                bt_error *err) {
+    if (llama_state_seq_save_file(session->context, path, 0, tokens, n) > 0) return BT_OK;
+    return bt_fail(err, BT_E_IO, "session_write", BT_MEASURE_NONE, 0, 0, "cannot write the session to %s", path);
+}
+
+bt_status bt_session_state_load(bt_session *session, const char *path, int32_t *tokens, uint32_t n_max, uint32_t *ret_n,
+                                bt_error *err) {
+    size_t n = 0;
+    bt_session_clear(session);
+    size_t n_read = llama_state_seq_load_file(session->context, path, 0, tokens, n_max, &n);
+    bt_error found;
+    bool has_reason = bt_device_take_error(bt_engine_device(session->engine), &found);
+    if (n_read > 0 && !has_reason) {
+        session->n_used = (uint32_t)n;
+        *ret_n = (uint32_t)n;
+        return BT_OK;
+    }
+    bt_session_clear(session);
+    if (has_reason) {
+        if (err) *err = found;
+        return found.status;
+    }
+    return bt_fail(err, BT_E_STALE, "session_stale", BT_MEASURE_NONE, 0, 0,
+                   "the session in %s was made with another kind of KV cache", path);
+}
+
 static bt_status decode_failure(bt_session *session, int32_t result, bt_error *err) {
     bt_error found;
     if (bt_device_take_error(bt_engine_device(session->engine), &found)) {

@@ -35,6 +35,17 @@ uint32_t bt_session_n_used(const bt_session *session);
 BT_MUST_CHECK bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n,
                                           const uint8_t *wants_logits, bt_error *err);
 void bt_session_clear(bt_session *session);
+/* Forget all but the first n tokens (n <= used). Returns how many are kept: 0 where the model's memory cannot go back
+ * (recurrent state; a sliding window that has passed on). Also puts right what a failed decode left behind. */
+uint32_t bt_session_keep(bt_session *session, uint32_t n);
+/* The state of the tokens so far, written to a file by libllama, tensor by tensor, with the tokens given. The file may
+ * exist. BT_E_IO, code "session_write". */
+BT_MUST_CHECK bt_status bt_session_state_save(bt_session *session, const char *path, const int32_t *tokens, uint32_t n,
+                                              bt_error *err);
+/* Take up such a state instead of the present one. tokens: room for n_max. BT_E_STALE, code "session_stale", when it
+ * is of another kind of memory; the session is then empty. */
+BT_MUST_CHECK bt_status bt_session_state_load(bt_session *session, const char *path, int32_t *tokens, uint32_t n_max,
+                                              uint32_t *ret_n, bt_error *err);
 uint64_t bt_session_passes(const bt_session *session); /* micro-batches computed so far */
 
 /* Text to tokens, as llama.cpp's tools do for a prompt. The array is the caller's, freed with bt_heap_free. */

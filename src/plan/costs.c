@@ -23,11 +23,11 @@
 /* A schedule of the device holds a copy of each node of a graph. For each tensor there are 2.3 to 4 nodes in a plain
  * transformer, and up to 7 where there are experts, recurrent mixers or fused matrices; the most that was measured over
  * the shapes of tests/support/shapes.py. A prompt of many micro-batches makes all schedules that may be kept
- * (src/device/internal.h: BT_SCHEDULE_MAX); an encoder has one graph. */
+ * (src/device/device.h: BT_SCHEDULE_MAX); an encoder has one graph. */
 #define SCHEDULE_PLAIN_BYTES (2 * KIB + 512)
 #define SCHEDULE_DENSE_BYTES (3 * KIB + 512)
 #define PLAIN_BLOCK_TENSORS  7u /* fewer in a block: some are fused */
-#define SCHEDULES            8u
+#define SCHEDULES            3u
 /* Loader: 4 x 1 MiB through the device's host buffers, and the 256 KiB buffer of the virtual file (docs/design.md M2,
  * section 9). */
 #define STAGING_BYTES (4 * MIB + 256 * KIB)

@@ -69,6 +69,9 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
         bt_json_put_null(out, w, "rope_scale");
     }
     put_count_or_null(out, w, "yarn_orig_ctx", wishes->yarn_orig_ctx);
+    /* only where they are asked for: they add to the line staging */
+    if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
+    if (wishes->session) bt_json_put_bool(out, w, "session", true);
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
