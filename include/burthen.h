@@ -168,6 +168,10 @@ typedef struct bt_machine {
 #define BT_PANEL_ROW_ALIGN 64u
 #define BT_PAGE_BYTES      4096u /* O_DIRECT alignment that every Linux block device accepts */
 #define BT_NO_UNIT         UINT32_MAX
+/* Vocabularies are compared by hashes of runs of tokens: 8 bytes for 256 tokens, 8 KiB for the largest published one.
+ * The first five are left out, as llama.cpp does: they are begin, end and unknown, under names of their own. */
+#define BT_VOCAB_MARK       256u
+#define BT_VOCAB_MARK_FIRST 5u /* llama.cpp common/speculative.cpp: SPEC_VOCAB_CHECK_START_TOKEN_ID */
 
 typedef enum bt_unit_kind {
     BT_KIND_ATTENTION,    /* the large attention (or recurrent mixer) tensors of a block, or one of them */
@@ -274,7 +278,9 @@ typedef struct bt_facts {
     uint64_t small_bytes;   /* BT_ROLE_SMALL tensors, each rounded up to 64 */
     uint64_t header_bytes;  /* of all shards */
     char header_sha256[65]; /* of shard 0's header, hexadecimal */
-    uint64_t arena_bytes;   /* what these facts themselves hold */
+    uint64_t *vocab_marks;  /* [n_vocab_marks] a hash of each BT_VOCAB_MARK tokens, from BT_VOCAB_MARK_FIRST on */
+    uint32_t n_vocab_marks;
+    uint64_t arena_bytes; /* what these facts themselves hold */
     struct bt_arena *arena;
 } bt_facts;
 
@@ -341,7 +347,13 @@ typedef struct bt_wishes {
     X(PINNED, "pinned")                                                                                                \
     X(EXPERTS, "experts")                                                                                              \
     X(DERIVED, "derived")                                                                                              \
-    X(STAGING, "staging")
+    X(STAGING, "staging")                                                                                              \
+    X(DRAFT_WEIGHTS, "draft.weights")                                                                                  \
+    X(DRAFT_KV, "draft.kv")                                                                                            \
+    X(DRAFT_COMPUTE, "draft.compute")                                                                                  \
+    X(DRAFT_VOCAB, "draft.vocab")                                                                                      \
+    X(MMPROJ_WEIGHTS, "mmproj.weights")                                                                                \
+    X(MMPROJ_ENCODE, "mmproj.encode")
 
 typedef enum bt_line {
 #define X(name, text) BT_LINE_##name,
@@ -420,6 +432,13 @@ typedef struct bt_rung {
     bt_forecast forecast;
 } bt_rung;
 
+/* A file beside the model that a plan has lines for. */
+typedef struct bt_companion {
+    char file[256]; /* last part of its path; empty: there is none */
+    uint64_t weight_bytes, file_bytes;
+    char header_sha256[65];
+} bt_companion;
+
 #define BT_CHANGE_MAX 8
 
 /* A single change of the wishes that would make a refused plan fit; each was verified by planning it. Flag and value
@@ -468,7 +487,8 @@ typedef struct bt_plan {
     bt_known disk_bytes_per_s; /* read bandwidth that the forecasts stand on */
     bt_forecast forecast;
     bt_rung ladder[BT_RUNG_COUNT];
-    bt_refusal refusal; /* code empty unless refused */
+    bt_refusal refusal;         /* code empty unless refused */
+    bt_companion draft, mmproj; /* their lines are 0 where there is none */
 } bt_plan;
 
 /* The seed's rule (docs/design.md P1): resident if weights <= available - headroom (equality fits), else stream with a

@@ -12,14 +12,15 @@
 
 #include <string.h>
 
-#define ALL_MODEL  (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY | BT_CLI_REPORT)
-#define EVERY      (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION)
-#define LOADS      (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
-#define GENERATES  (BT_CLI_RUN | BT_CLI_BENCH)
-#define CTX_MAX    1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
-#define THREAD_MAX 4096.0       /* as in machine.json */
-#define ROPE_MAX   1000.0       /* far above what any model bears; a double of micros stays exact */
-#define SLOT_MAX   64.0         /* a ring deeper than the reader's queue holds only waiting bytes */
+#define ALL_MODEL        (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY | BT_CLI_REPORT)
+#define EVERY            (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION)
+#define LOADS            (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
+#define GENERATES        (BT_CLI_RUN | BT_CLI_BENCH)
+#define CTX_MAX          1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
+#define THREAD_MAX       4096.0       /* as in machine.json */
+#define ROPE_MAX         1000.0       /* far above what any model bears; a double of micros stays exact */
+#define SLOT_MAX         64.0         /* a ring deeper than the reader's queue holds only waiting bytes */
+#define IMAGE_TOKENS_MAX 1048576.0    /* 16 times the largest limit of a projector type (youtuvl, 62,500) */
 /* llama.cpp's defaults for the samplers (common/common.h). */
 #define TEMPERATURE 0.8
 #define TOP_K       40
@@ -81,7 +82,8 @@ static bt_status parse_device(const char *value, void *target, bt_error *err) {
 
 static bt_status parse_draft(const char *value, void *target, bt_error *err) {
     (void)target;
-    return strcmp(value, "off") == 0 ? BT_OK : later("speculation is", err);
+    return strcmp(value, "off") == 0 ? BT_OK
+                                     : later("speculation is (only plan --draft, which prices a draft model, is)", err);
 }
 
 static bt_status parse_repack(const char *value, void *target, bt_error *err) {
@@ -93,7 +95,7 @@ static bt_status parse_repack(const char *value, void *target, bt_error *err) {
 static bt_status parse_projector(const char *value, void *target, bt_error *err) {
     (void)value;
     (void)target;
-    return later("pictures and sound are", err);
+    return later("pictures and sound are (only plan --mmproj, which prices them, is)", err);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */
@@ -280,6 +282,29 @@ const bt_option bt_cli_option_table[] = {
      AT(exact),
      .help = "price by a dry run instead of by formula",
      .commands = BT_CLI_PLAN | BT_CLI_REPORT},
+    {.name = "draft",
+     .shorts = "md",
+     .kind = BT_OPTION_TEXT,
+     AT(draft_file),
+     .arg = "FILE",
+     .help = "price a draft model beside the model",
+     .commands = BT_CLI_PLAN},
+    {.name = "mmproj",
+     .shorts = "mm",
+     .kind = BT_OPTION_TEXT,
+     AT(mmproj_file),
+     .arg = "FILE",
+     .help = "price a multimodal projector beside the model, at the largest picture",
+     .commands = BT_CLI_PLAN},
+    {.name = "image-max-tokens",
+     .kind = BT_OPTION_U32,
+     AT(n_image_tokens),
+     .min = 1,
+     .max = IMAGE_TOKENS_MAX,
+     .arg = "N",
+     .help = "tokens that a picture takes at most, where its size may vary",
+     .shown_default = "the projector type's own limit",
+     .commands = BT_CLI_PLAN},
 
     {.name = "prompt",
      .shorts = "p",
@@ -490,6 +515,7 @@ const bt_option bt_cli_option_table[] = {
      .hidden = true},
 
     /* what llama.cpp's users type */
+    {.name = "model-draft", .kind = BT_OPTION_TEXT, AT(draft_file), .commands = BT_CLI_PLAN, .hidden = true},
     {.name = "gpu-layers",
      .alias = "n-gpu-layers",
      .shorts = "ngl",
@@ -533,7 +559,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      AT(help),
      .parse = parse_draft,
-     .commands = ALL_MODEL,
+     .commands = LOADS,
      .hidden = true},
     {.name = "speculate",
      .kind = BT_OPTION_CUSTOM,
@@ -552,7 +578,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      AT(help),
      .parse = parse_projector,
-     .commands = ALL_MODEL,
+     .commands = LOADS,
      .hidden = true},
 };
 const size_t bt_cli_option_count = sizeof bt_cli_option_table / sizeof *bt_cli_option_table;

@@ -32,7 +32,10 @@ typedef struct bt_cli_options {
     const char *machine_file; /* NULL: this machine */
     const char *plan_file;    /* NULL: a new plan */
     bool exact;
-    const char *root; /* of /proc and /sys; "" is this machine */
+    const char *draft_file;  /* NULL: no draft model */
+    const char *mmproj_file; /* NULL: no projector */
+    uint32_t n_image_tokens; /* 0: the projector type's own limit */
+    const char *root;        /* of /proc and /sys; "" is this machine */
 
     /* the run */
     const char *prompt, *prompt_file; /* NULL: not given */

@@ -13,7 +13,10 @@
 #include "cli/base_costs.h"
 #include "engine/exact.h"
 #include "engine/speed.h"
+#include "model/projector.h"
 #include "plan/choices.h"
+#include "plan/companions.h"
+#include "plan/costs.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
 #include "report/report.h"
@@ -68,6 +71,65 @@ bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *ma
     return wishes;
 }
 
+/* ---- what stands beside the model ---- */
+
+static void name_companion(const char *path, bt_companion *ret) {
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(ret->file, sizeof ret->file, "%s", slash && slash[1] ? slash + 1 : path);
+}
+
+static bt_status add_draft(const bt_facts *facts, const bt_facts *draft, const bt_problem *problem, bt_choices *choices,
+                           bt_companion *ret, bt_error *err) {
+    const bt_base_costs base = bt_base_costs_of(draft);
+    BT_TRY(bt_companion_draft_check(facts, draft, err));
+    for (uint32_t i = 0; i < choices->n_all; i++)
+        BT_TRY(bt_companion_draft_add(facts, draft, &problem->wishes, &base, &choices->costs[i], err));
+    name_companion(draft->path, ret);
+    ret->weight_bytes = draft->weight_bytes;
+    ret->file_bytes = draft->file_bytes;
+    memcpy(ret->header_sha256, draft->header_sha256, sizeof ret->header_sha256);
+    return BT_OK;
+}
+
+static bt_status add_mmproj(const bt_facts *facts, const bt_projector *projector, uint32_t n_tokens,
+                            const bt_problem *problem, bt_choices *choices, bt_companion *ret, bt_error *err) {
+    const bt_encode_ask ask = {.n_embd = facts->n_embd,
+                               .n_tokens_max = n_tokens,
+                               .n_threads = problem->wishes.n_threads,
+                               .flash_off = problem->wishes.flash_attn == BT_OFF};
+    for (uint32_t i = 0; i < choices->n_all; i++)
+        BT_TRY(bt_companion_mmproj_add(projector, &ask, &choices->costs[i], err));
+    name_companion(projector->path, ret);
+    ret->weight_bytes = projector->weight_bytes;
+    ret->file_bytes = projector->file_bytes;
+    memcpy(ret->header_sha256, projector->header_sha256, sizeof ret->header_sha256);
+    return BT_OK;
+}
+
+/* Prices of the draft model and the projector that were named, added to the model's. Their facts are not kept. */
+static bt_status add_companions(const bt_cli_options *options, const bt_facts *facts, bt_arena *arena,
+                                bt_choices *choices, bt_problem *problem, bt_error *err) {
+    bt_companion *companions = bt_arena_array(arena, 2, sizeof *companions);
+    if (!companions) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (options->draft_file) {
+        bt_facts *draft = NULL;
+        BT_TRY(bt_facts_open(options->draft_file, &draft, err));
+        bt_status status = add_draft(facts, draft, problem, choices, &companions[0], err);
+        bt_facts_close(draft);
+        if (status != BT_OK) return status;
+        problem->draft = &companions[0];
+    }
+    if (options->mmproj_file) {
+        bt_projector *projector = NULL;
+        BT_TRY(bt_projector_open(options->mmproj_file, &projector, err));
+        bt_status status = add_mmproj(facts, projector, options->n_image_tokens, problem, choices, &companions[1], err);
+        bt_projector_close(projector);
+        if (status != BT_OK) return status;
+        problem->mmproj = &companions[1];
+    }
+    return BT_OK;
+}
+
 bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                               bt_arena *arena, bt_budget *ret_budget, bt_problem *ret_problem, bt_error *err) {
     const bt_wishes wishes = bt_planning_wishes(options, machine);
@@ -98,7 +160,7 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .kv_known = facts->kv_known,
         .kv_reason = facts->kv_reason,
     };
-    return BT_OK;
+    return add_companions(options, facts, arena, &choices, ret_problem, err);
 }
 
 bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
@@ -178,6 +240,12 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     bt_fingerprint_make(facts, machine, &now);
     BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
     BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
+    if (plan.draft.file[0] || plan.mmproj.file[0]) {
+        return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
+                       "the plan holds %s %.200s, which this version can price but not use",
+                       plan.draft.file[0] ? "a draft model," : "a projector,",
+                       plan.draft.file[0] ? plan.draft.file : plan.mmproj.file);
+    }
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
                        "the plan places %u units, the model has %u", plan.n_units, facts->n_units);

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "engine/price.h"
+#include "plan/companions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,6 +124,7 @@ static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, 
     ret->line[BT_LINE_OUTPUT_NORM].source = BT_SOURCE_TENSOR;
     set_line(ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx_low, ctx_high);
     ret->load_peak_bytes = base_bytes + in_steps(bt_max_u64(low->load_peak_bytes, high->load_peak_bytes));
+    ret->load_peak_bytes = bt_sat_add_u64(ret->load_peak_bytes, bt_companions_held_bytes(formula));
 }
 
 /* KV that bends (sliding windows) is taken from the formula when that is exact. */

@@ -140,8 +140,8 @@ static void raise_peak(account_line *l) {
 
 /* Lines that hold weights of the model, as opposed to what computing needs. */
 static const bt_line weight_lines[] = {
-    BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS, BT_LINE_HEAD,    BT_LINE_RING,
-    BT_LINE_PINNED,      BT_LINE_EXPERTS,    BT_LINE_DERIVED,
+    BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS, BT_LINE_HEAD,          BT_LINE_RING,           BT_LINE_PINNED,
+    BT_LINE_EXPERTS,     BT_LINE_DERIVED,    BT_LINE_DRAFT_WEIGHTS, BT_LINE_MMPROJ_WEIGHTS,
 };
 
 static uint64_t weights_charge(const bt_account *account) {

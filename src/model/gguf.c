@@ -187,11 +187,23 @@ static bt_status add_token(key_reader *r, token_set *set, uint64_t index, uint64
                    "%s: token %" PRIu64 " of tokenizer.ggml.tokens occurs twice", r->src->name, index);
 }
 
-static bt_status add_tokens(key_reader *r, const bt_gguf_key *key, token_set *set, bt_error *err) {
+/* Vocabularies of two files are compared by hashes of runs of tokens. A short last run counts too. */
+static uint64_t mark_count(uint64_t n_tokens) {
+    return n_tokens <= BT_VOCAB_MARK_FIRST ? 0 : (n_tokens - BT_VOCAB_MARK_FIRST + BT_VOCAB_MARK - 1) / BT_VOCAB_MARK;
+}
+
+static void mark_token(bt_gguf_key *key, uint64_t index, uint64_t mix) {
+    if (index < BT_VOCAB_MARK_FIRST) return;
+    uint64_t *mark = &key->marks[(index - BT_VOCAB_MARK_FIRST) / BT_VOCAB_MARK];
+    *mark = (*mark ^ mix) * UINT64_C(0x100000001b3); /* FNV-1a's prime, over 64-bit words */
+}
+
+static bt_status add_tokens(key_reader *r, bt_gguf_key *key, token_set *set, bt_error *err) {
     uint64_t waiting[WAIT] = {0}; /* 0: an empty token, which libllama gives a name of its own */
     for (uint64_t i = 0; i < key->n; i++) {
         uint64_t n, mix = UINT64_C(0xcbf29ce484222325); /* FNV-1a's start value */
         BT_TRY(bt_header_string(r->src, &n, &mix, r->what, err));
+        mark_token(key, i, mix);
         uint64_t *slot = &waiting[i % WAIT];
         if (i >= WAIT) BT_TRY(add_token(r, set, i - WAIT, *slot, err));
         *slot = n > 0 ? token_hash(mix) : 0;
@@ -202,11 +214,14 @@ static bt_status add_tokens(key_reader *r, const bt_gguf_key *key, token_set *se
     return BT_OK;
 }
 
-static bt_status check_tokens(key_reader *r, const bt_gguf_key *key, bt_error *err) {
+static bt_status check_tokens(key_reader *r, bt_gguf_key *key, bt_error *err) {
     if (key->n > BT_GGUF_VOCAB_MAX)
         return bt_fail(err, BT_E_LIMIT, "gguf_vocab", BT_MEASURE_TOKENS, key->n, BT_GGUF_VOCAB_MAX,
                        "%s: a vocabulary of %" PRIu64 " tokens; the limit is %u", r->src->name, key->n,
                        BT_GGUF_VOCAB_MAX);
+    key->n_marks = (uint32_t)mark_count(key->n);
+    key->marks = bt_arena_array(r->arena, (uint64_t)key->n_marks + 1, sizeof *key->marks);
+    if (!key->marks) return bt_model_no_room(r->src->name, err);
     token_set set;
     if (!token_set_open(&set, key->n)) return bt_model_no_room(r->src->name, err);
     bt_status status = add_tokens(r, key, &set, err);

@@ -38,6 +38,8 @@ typedef struct bt_gguf_key {
     uint64_t file_offset;       /* of a number: where it stands in the file */
     const char *text;           /* of a string: its first BT_GGUF_TEXT_MAX bytes */
     const unsigned char *items; /* of a short array of numbers: raw, little endian; else NULL */
+    uint64_t *marks;            /* of the vocabulary's tokens: a hash of each run (BT_VOCAB_MARK); else NULL */
+    uint32_t n_marks;
 } bt_gguf_key;
 
 typedef struct bt_gguf {

@@ -68,6 +68,17 @@ static bt_status read_texts(const shape *s, bt_error *err) {
     return BT_OK;
 }
 
+static bt_status copy_marks(const shape *s, bt_error *err) {
+    bt_facts *f = s->facts;
+    const bt_gguf_key *tokens = bt_gguf_find(s->gguf, "tokenizer.ggml.tokens");
+    if (!tokens || tokens->n_marks == 0) return BT_OK;
+    f->vocab_marks = bt_arena_array(s->arena, tokens->n_marks, sizeof *f->vocab_marks);
+    if (!f->vocab_marks) return bt_model_no_room(s->gguf->name, err);
+    memcpy(f->vocab_marks, tokens->marks, tokens->n_marks * sizeof *f->vocab_marks);
+    f->n_vocab_marks = tokens->n_marks;
+    return BT_OK;
+}
+
 static bt_status read_blocks(shape *s, bt_error *err) {
     BT_TRY(need_u32(s, "block_count", &s->n_block_all, err));
     if (s->n_block_all > BT_BLOCK_MAX)
@@ -168,6 +179,7 @@ bt_status bt_shape_fill(const bt_gguf *gguf, bt_facts *facts, uint32_t *ret_n_bl
                         bt_error *err) {
     shape s = {.gguf = gguf, .facts = facts, .arena = arena};
     BT_TRY(read_texts(&s, err));
+    BT_TRY(copy_marks(&s, err));
     BT_TRY(read_blocks(&s, err));
     BT_TRY(read_widths(&s, err));
     BT_TRY(read_experts(&s, err));

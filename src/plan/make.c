@@ -96,11 +96,13 @@ static bt_status costs_without_kv(const bt_problem *problem, bt_arena *arena, co
 
 /* ---- the answer as plain data ---- */
 
-/* Lines that are not weights: what R16 of research notes, seed 2 takes off the budget. */
+/* Lines that are not weights of the model: what R16 of research notes, seed 2 takes off the budget, and companions. */
 static uint64_t not_weights(const bt_ledger *ledger) {
-    static const bt_line lines[] = {BT_LINE_BASE,    BT_LINE_VOCAB,   BT_LINE_METADATA,
-                                    BT_LINE_KV,      BT_LINE_COMPUTE, BT_LINE_PAGETABLES,
-                                    BT_LINE_THREADS, BT_LINE_LOGITS,  BT_LINE_STAGING};
+    static const bt_line lines[] = {
+        BT_LINE_BASE,        BT_LINE_VOCAB,          BT_LINE_METADATA,     BT_LINE_KV,
+        BT_LINE_COMPUTE,     BT_LINE_PAGETABLES,     BT_LINE_THREADS,      BT_LINE_LOGITS,
+        BT_LINE_STAGING,     BT_LINE_DRAFT_WEIGHTS,  BT_LINE_DRAFT_KV,     BT_LINE_DRAFT_COMPUTE,
+        BT_LINE_DRAFT_VOCAB, BT_LINE_MMPROJ_WEIGHTS, BT_LINE_MMPROJ_ENCODE};
     uint64_t sum = 0;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         sum = bt_sat_add_u64(sum, ledger->bytes[lines[i]]);
@@ -155,6 +157,8 @@ static void plan_fill(const bt_problem *problem, const bt_search *search, const 
         ask->budget_bytes == UINT64_MAX
             ? UINT64_MAX
             : bt_sat_sub_u64(bt_max_u64(ask->budget_bytes, c->planned_bytes), not_weights(&c->ledger));
+    if (problem->draft) plan->draft = *problem->draft;
+    if (problem->mmproj) plan->mmproj = *problem->mmproj;
     plan->disk_bytes_per_s = problem->disk_bytes_per_s;
     plan->forecast = bt_forecast_make(problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots);
     for (int i = 0; i < BT_LINE_COUNT; i++)

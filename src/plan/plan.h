@@ -38,6 +38,7 @@ typedef struct bt_problem {
     bt_known compute_ns_per_pass; /* measured, else from memory bandwidth */
     bool kv_known;                /* false: verdict unknown, weights exact, nothing guessed */
     const char *kv_reason;
+    const bt_companion *draft, *mmproj; /* priced in costs, named in the plan; NULL: none */
 } bt_problem;
 
 /* Decide. Returns BT_OK for refusals too: a refusal is a verdict in the plan. BT_E_ARG for wishes that contradict

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/types.h"
+#include "plan/companions.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
 #include "report/json.h"
@@ -86,6 +87,18 @@ static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
     bt_json_put_u64(out, m, "working_bytes_per_token", bt_working_bytes(facts));
     bt_json_put_u64(out, m, "file_bytes", facts->file_bytes);
     bt_json_put_u64(out, m, "shards", facts->n_shards);
+}
+
+static void put_companion(bt_json_out *out, json_t *root, const char *key, const bt_companion *companion) {
+    if (companion->file[0] == '\0') {
+        bt_json_put_null(out, root, key);
+        return;
+    }
+    json_t *c = bt_json_put_object(out, root, key);
+    bt_json_put_text(out, c, "file", companion->file);
+    bt_json_put_u64(out, c, "weight_bytes", companion->weight_bytes);
+    bt_json_put_u64(out, c, "file_bytes", companion->file_bytes);
+    bt_json_put_text(out, c, "header_sha256", companion->header_sha256);
 }
 
 static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_facts *facts) {
@@ -169,6 +182,7 @@ static void put_pools(bt_json_out *out, json_t *root, const bt_plan *plan) {
     bt_json_put_u64(out, host, "ceiling_bytes", plan->ceiling_bytes);
     json_t *lines = bt_json_put_array(out, host, "lines");
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        if (!bt_plan_has_line(plan, (bt_line)i)) continue;
         char name[32];
         (void)snprintf(name, sizeof name, "host/%s", bt_line_name((bt_line)i));
         json_t *line = bt_json_add_object(out, lines);
@@ -224,6 +238,8 @@ json_t *bt_plan_to_json(bt_json_out *out, const bt_plan *plan, const bt_facts *f
     put_fingerprint(out, root, facts, machine);
     put_wishes(out, root, &plan->wishes);
     put_model(out, root, facts);
+    put_companion(out, root, "draft", &plan->draft);
+    put_companion(out, root, "mmproj", &plan->mmproj);
     put_shape(out, root, plan, facts);
     put_units(out, root, plan, facts);
     put_pools(out, root, plan);

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "model/types.h"
+#include "plan/companions.h"
 #include "plan/plan.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -159,7 +160,7 @@ static void read_units(bt_json_in *in, const json_t *root, bt_arena *arena, bt_p
     }
 }
 
-static void read_lines(bt_json_in *in, const json_t *host, bt_ledger *ledger) {
+static void read_lines(bt_json_in *in, const json_t *host, const bt_plan *plan, bt_ledger *ledger) {
     const json_t *lines = bt_json_array(in, host, "lines", BT_LINE_COUNT);
     uint32_t seen = 0; /* bit of each line */
     _Static_assert(BT_LINE_COUNT <= 31, "a bit a line");
@@ -184,7 +185,10 @@ static void read_lines(bt_json_in *in, const json_t *host, bt_ledger *ledger) {
         ledger->source[line] = (bt_source)source;
     }
     bt_json_at(in, "pools[0].");
-    if (seen != (1u << BT_LINE_COUNT) - 1) bt_json_wrong(in, "lines", "every line is wanted");
+    uint32_t wanted = 0;
+    for (uint32_t line = 0; line < BT_LINE_COUNT; line++)
+        wanted |= (uint32_t)bt_plan_has_line(plan, (bt_line)line) << line;
+    if (seen != wanted) bt_json_wrong(in, "lines", "every line, and none of a file that is not named, is wanted");
 }
 
 static void read_pools(bt_json_in *in, const json_t *root, bt_plan *plan) {
@@ -200,10 +204,24 @@ static void read_pools(bt_json_in *in, const json_t *root, bt_plan *plan) {
     (void)bt_json_limit(in, host, "budget_bytes", &plan->budget_bytes);
     (void)bt_json_limit(in, host, "planned_bytes", &plan->planned_bytes);
     (void)bt_json_limit(in, host, "ceiling_bytes", &plan->ceiling_bytes);
-    read_lines(in, host, &plan->ledger);
+    read_lines(in, host, plan, &plan->ledger);
     if (in->status == BT_OK && bt_ledger_sum(&plan->ledger) != plan->planned_bytes) {
         bt_json_wrong(in, "planned_bytes", "the sum of the lines is wanted");
     }
+}
+
+/* null: there is none. Plans of before there were any do not have the member. */
+static void read_companion(bt_json_in *in, const json_t *root, const char *key, bt_companion *ret) {
+    bt_json_at(in, "%s", "");
+    if (!json_object_get(root, key)) return;
+    const json_t *o = bt_json_object(in, root, key);
+    if (!o) return;
+    bt_json_at(in, "%s.", key);
+    (void)bt_json_text(in, o, "file", ret->file, sizeof ret->file);
+    (void)bt_json_limit(in, o, "weight_bytes", &ret->weight_bytes);
+    (void)bt_json_limit(in, o, "file_bytes", &ret->file_bytes);
+    (void)bt_json_text(in, o, "header_sha256", ret->header_sha256, sizeof ret->header_sha256);
+    if (in->status == BT_OK && ret->file[0] == '\0') bt_json_wrong(in, "file", "a name is wanted");
 }
 
 static void read_rate(bt_json_in *in, const json_t *object, bt_forecast *forecast) {
@@ -270,6 +288,8 @@ bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *a
     read_wishes(&in, root, &plan.wishes);
     read_shape(&in, root, &plan);
     read_units(&in, root, arena, &plan);
+    read_companion(&in, root, "draft", &plan.draft);
+    read_companion(&in, root, "mmproj", &plan.mmproj);
     read_pools(&in, root, &plan);
     read_outlook(&in, root, &plan);
     read_refusal(&in, root, &plan.refusal);

@@ -15,6 +15,7 @@
  * row. One screen: its length does not depend on the model. */
 #include "base/size.h"
 #include "model/types.h"
+#include "plan/companions.h"
 #include "plan/plan.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -24,6 +25,7 @@
 #include <string.h>
 
 #define MEGA           UINT64_C(1000000)
+#define LINE_COLUMNS   13   /* a longer name takes from the column beside it */
 #define DEFAULT_UBATCH 512u /* docs/interfaces.md */
 #define TYPE_F16       1u
 #define CHANGE_COLUMNS 24 /* "-ctk q8_0 -ctv q8_0", and the longest budgets */
@@ -45,9 +47,11 @@ static void add_requested(bt_text *out, const bt_plan *plan, const char *label) 
 }
 
 static void add_seed_rows(bt_text *out, const bt_plan *plan) {
-    static const bt_line mandatory[] = {BT_LINE_BASE,        BT_LINE_VOCAB,      BT_LINE_METADATA, BT_LINE_COMPUTE,
-                                        BT_LINE_PAGETABLES,  BT_LINE_THREADS,    BT_LINE_LOGITS,   BT_LINE_STAGING,
-                                        BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS, BT_LINE_DERIVED};
+    static const bt_line mandatory[] = {
+        BT_LINE_BASE,           BT_LINE_VOCAB,         BT_LINE_METADATA, BT_LINE_COMPUTE,       BT_LINE_PAGETABLES,
+        BT_LINE_THREADS,        BT_LINE_LOGITS,        BT_LINE_STAGING,  BT_LINE_OUTPUT_NORM,   BT_LINE_EMBEDDINGS,
+        BT_LINE_DERIVED,        BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV, BT_LINE_DRAFT_COMPUTE, BT_LINE_DRAFT_VOCAB,
+        BT_LINE_MMPROJ_WEIGHTS, BT_LINE_MMPROJ_ENCODE};
     bool capped = plan->n_ctx_requested > plan->n_ctx || (plan->n_ctx_requested == 0 && plan->ctx_reason[0]);
     add_requested(out, plan, "Requested RAM");
     bt_row(out, "Mandatory memory", "%s", BT_SIZE(sum_of(plan, mandatory, sizeof mandatory / sizeof *mandatory)));
@@ -66,6 +70,12 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
     bt_row(out, "Pinned units", "%u / %u (%s)", plan->n_pinned, plan->n_units, BT_SIZE(plan->pinned_bytes));
 }
 
+static void add_companion(bt_text *out, const char *label, const bt_companion *companion) {
+    if (companion->file[0] == '\0') return;
+    bt_row_escaped(out, label, companion->file);
+    bt_row(out, "  its weights", "%s", BT_SIZE(companion->weight_bytes));
+}
+
 /* What the seed's layout does not have: requested against effective, and what the results depend on. */
 static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
     bt_row_escaped(out, "Model", bt_path_file(facts->path));
@@ -76,6 +86,8 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
         bt_row(out, "Experts", "%u of %u used for a token: %s of the weights; the others stay as near as they fit",
                facts->n_expert_used, facts->n_expert, BT_SIZE(bt_working_bytes(facts)));
     }
+    add_companion(out, "Draft model", &plan->draft);
+    add_companion(out, "Projector", &plan->mmproj);
     if (plan->n_ctx_requested > 0) bt_row(out, "Context asked", "%u", plan->n_ctx_requested);
     if (plan->ctx_reason[0]) bt_row_escaped(out, "Context because", plan->ctx_reason);
     if (plan->n_ctx_train > 0) bt_row(out, "Context trained", "%u", plan->n_ctx_train);
@@ -105,7 +117,10 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
 static void add_ledger(bt_text *out, const bt_plan *plan) {
     bt_text_addf(out, "\n%-20s %12s %16s  %s\n", "Ledger", "size", "bytes", "source");
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
-        bt_text_addf(out, "  host/%-13s %12s %16" PRIu64 "  %s\n", bt_line_name((bt_line)i),
+        if (!bt_plan_has_line(plan, (bt_line)i)) continue;
+        const char *name = bt_line_name((bt_line)i);
+        int n_over = strlen(name) > LINE_COLUMNS ? (int)(strlen(name) - LINE_COLUMNS) : 0;
+        bt_text_addf(out, "  host/%-*s %*s %16" PRIu64 "  %s\n", LINE_COLUMNS, name, 12 - n_over,
                      BT_SIZE(plan->ledger.bytes[i]), plan->ledger.bytes[i], bt_source_name(plan->ledger.source[i]));
     }
     bt_text_addf(out, "  %-18s %12s %16" PRIu64 "\n", "total", BT_SIZE(plan->planned_bytes), plan->planned_bytes);
@@ -117,6 +132,12 @@ static void add_ledger(bt_text *out, const bt_plan *plan) {
     bt_text_add(out, plan->budget_source[0] ? "  " : "");
     bt_text_add_escaped(out, plan->budget_source, strnlen(plan->budget_source, sizeof plan->budget_source));
     bt_text_add(out, "\n");
+    /* What is left is the margin for what no file says: the user's own number, not a constant (user case 5). */
+    bool beside = plan->draft.file[0] || plan->mmproj.file[0];
+    if (beside && plan->budget_bytes != UINT64_MAX && plan->planned_bytes <= plan->budget_bytes) {
+        uint64_t left = plan->budget_bytes - plan->planned_bytes;
+        bt_text_addf(out, "  %-18s %12s %16" PRIu64 "\n", "left", BT_SIZE(left), left);
+    }
 }
 
 static void add_forecast(bt_text *out, const bt_plan *plan) {
@@ -239,6 +260,9 @@ static void add_impossible_rows(bt_text *out, const bt_plan *plan) {
     static const bt_line other[] = {BT_LINE_VOCAB,   BT_LINE_METADATA, BT_LINE_PAGETABLES, BT_LINE_THREADS,
                                     BT_LINE_EXPERTS, BT_LINE_DERIVED,  BT_LINE_STAGING};
     static const bt_line norms[] = {BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS};
+    static const bt_line draft[] = {BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV, BT_LINE_DRAFT_COMPUTE,
+                                    BT_LINE_DRAFT_VOCAB};
+    static const bt_line mmproj[] = {BT_LINE_MMPROJ_WEIGHTS, BT_LINE_MMPROJ_ENCODE};
     const uint64_t *bytes = plan->ledger.bytes;
     add_requested(out, plan, "Requested");
     bt_row(out, "Minimum required", "%s", BT_SIZE(plan->planned_bytes));
@@ -252,6 +276,9 @@ static void add_impossible_rows(bt_text *out, const bt_plan *plan) {
     bt_row(out, "  ring", "%s (%u buffer%s)", BT_SIZE(bytes[BT_LINE_RING]), plan->n_slots,
            plan->n_slots == 1 ? "" : "s");
     bt_row(out, "  pinned", "%s", BT_SIZE(bytes[BT_LINE_PINNED]));
+    if (plan->draft.file[0]) bt_row(out, "  draft", "%s", BT_SIZE(sum_of(plan, draft, sizeof draft / sizeof *draft)));
+    if (plan->mmproj.file[0])
+        bt_row(out, "  projector", "%s", BT_SIZE(sum_of(plan, mmproj, sizeof mmproj / sizeof *mmproj)));
     bt_row(out, "  other", "%s", BT_SIZE(sum_of(plan, other, sizeof other / sizeof *other)));
 }
 

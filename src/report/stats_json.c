@@ -4,15 +4,17 @@
  * The plan member is plan.json as it was. Text that is no UTF-8 (a token may end inside a character) has U+FFFD in the
  * places. Members of stages that this version has not (drafts, experts) are 0, so that the shape stays. */
 #include "base/size.h"
+#include "plan/companions.h"
 #include "plan/plan.h"
 #include "report/json.h"
 #include "report/report.h"
 
 #include <stdio.h>
 
-static void put_lines(bt_json_out *out, json_t *measured, const bt_measured *m) {
+static void put_lines(bt_json_out *out, json_t *measured, const bt_plan *plan, const bt_measured *m) {
     json_t *lines = bt_json_put_array(out, measured, "lines");
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+        if (!bt_plan_has_line(plan, (bt_line)i)) continue;
         const bt_line_use *use = &m->lines[i];
         char name[32];
         (void)snprintf(name, sizeof name, "host/%s", bt_line_name((bt_line)i));
@@ -48,7 +50,7 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, o, "peak_rss_bytes", m->peak_rss_bytes);
     bt_json_put_known(out, o, "cgroup_peak_bytes", m->cgroup_peak_bytes);
     bt_json_put_u64(out, o, "residual_bytes", m->residual_bytes);
-    put_lines(out, o, m);
+    put_lines(out, o, plan, m);
     put_pool(out, o, plan, m);
     bt_json_put_u64(out, o, "prompt_tokens", m->prompt_tokens);
     bt_json_put_u64(out, o, "generated_tokens", m->generated_tokens);

@@ -3,6 +3,7 @@
 """Write small GGUF files for tests: a real header, and data that is a hole in the file.
 
     write_model(path, blocks=4, embd=256, ...)      a llama-shaped model, one file or shards
+    write_projector(path, embd=1024, ...)           a multimodal projector of pixtral's shape
     write(path, keys, tensors)                      any keys, any tensors
 
 A planner reads nothing but the header, so a model of any size costs a few blocks of disk. Needs nothing but the
@@ -105,6 +106,31 @@ def write_model(path, arch="llama", name="test model", blocks=4, embd=256, ff=76
         write(f"{stem}-{i + 1:05}-of-{shards:05}.gguf", (keys if i == 0 else []) + split,
               tensors[i * each:(i + 1) * each])
     return None
+
+
+def write_projector(path, kind="pixtral", image=1540, patch=14, merge=2, embd=1024, ff=4096, blocks=24, heads=16, out=5120):
+    """A vision encoder with gated blocks, a patch merger and a projection of two matrices. The defaults are the shape
+    of Mistral Small 3.1's: 837 MiB."""
+    keys = [
+        ("general.architecture", STRING, "clip"), ("clip.has_vision_encoder", BOOL, True),
+        ("clip.projector_type", STRING, kind), ("clip.use_silu", BOOL, True),
+        ("clip.vision.image_size", U32, image), ("clip.vision.patch_size", U32, patch),
+        ("clip.vision.spatial_merge_size", U32, merge), ("clip.vision.embedding_length", U32, embd),
+        ("clip.vision.feed_forward_length", U32, ff), ("clip.vision.block_count", U32, blocks),
+        ("clip.vision.attention.head_count", U32, heads), ("clip.vision.projection_dim", U32, out),
+        ("clip.vision.attention.layer_norm_epsilon", F32, 1e-5),
+        ("clip.vision.image_mean", ARRAY, (F32, [0.5] * 3)), ("clip.vision.image_std", ARRAY, (F32, [0.5] * 3)),
+    ]
+    tensors = [("v.patch_embd.weight", "f16", (patch, patch, 3, embd)), ("v.pre_ln.weight", "f32", (embd,))]
+    for i in range(blocks):
+        tensors += [(f"v.blk.{i}.{name}.weight", "f32" if name.startswith("ln") else "f16", shape) for name, shape in (
+            ("ln1", (embd,)), ("attn_q", (embd, embd)), ("attn_k", (embd, embd)), ("attn_v", (embd, embd)),
+            ("attn_out", (embd, embd)), ("ln2", (embd,)), ("ffn_gate", (embd, ff)), ("ffn_up", (embd, ff)),
+            ("ffn_down", (ff, embd)))]
+    tensors += [("mm.input_norm.weight", "f32", (embd,)), ("mm.patch_merger.weight", "f16", (embd * merge**2, embd)),
+                ("mm.1.weight", "f16", (embd, out)), ("mm.2.weight", "f16", (out, out)),
+                ("v.token_embd.img_break", "f32", (out,))]
+    write(path, keys, tensors)
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ static inline void fixture_plan(report_fixture *f) {
                             .rope_scaling = BT_ROPE_YARN,
                             .rope_scale_micro = 2500000,
                             .yarn_orig_ctx = 8191};
-    for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
+    for (uint32_t i = 0; i <= BT_LINE_STAGING; i++) { /* the model's own: nothing stands beside it */
         p->ledger.bytes[i] = i == BT_LINE_EXPERTS ? 0 : 100000 + i * 65537;
         p->ledger.source[i] = (bt_source)(i % 4);
     }
@@ -195,6 +195,18 @@ static inline void fixture_plan(report_fixture *f) {
     p->ladder[BT_RUNG_MINIMUM] = (bt_rung){true, 5000000, 256, {{true, 20000000}, BT_BOUND_DISK}};
     p->ladder[BT_RUNG_OVERLAP] = (bt_rung){true, 9000000, 4096, {{0}, BT_BOUND_COMPUTE}};
     p->ladder[BT_RUNG_ALL_PINNED] = (bt_rung){true, 28000000, 4096, {{true, 1234567890}, BT_BOUND_MEMORY}};
+}
+
+/* The same plan, with a draft model and a projector beside the model. */
+static inline void fixture_accompany(report_fixture *f) {
+    bt_plan *p = &f->plan;
+    p->draft = (bt_companion){"draft.gguf", 70000000, 71000000, "d7af"};
+    p->mmproj = (bt_companion){"mmproj.gguf", 878000000, 878100000, "3e0b"};
+    for (uint32_t i = BT_LINE_STAGING + 1; i < BT_LINE_COUNT; i++) {
+        p->ledger.bytes[i] = 200000 + i * 65537;
+        p->ledger.source[i] = BT_SOURCE_TENSOR;
+    }
+    p->planned_bytes = bt_ledger_sum(&p->ledger);
 }
 
 /* The same plan, refused. */

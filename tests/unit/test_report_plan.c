@@ -83,6 +83,13 @@ static void same_refusal(const bt_refusal *a, const bt_refusal *b) {
     }
 }
 
+static void same_companion(const bt_companion *a, const bt_companion *b) {
+    SAME_TEXT(file);
+    SAME(weight_bytes);
+    SAME(file_bytes);
+    SAME_TEXT(header_sha256);
+}
+
 static void same_plan(const bt_plan *a, const bt_plan *b) {
     SAME(verdict);
     SAME(forced);
@@ -131,6 +138,8 @@ static void same_plan(const bt_plan *a, const bt_plan *b) {
         SAME(ladder[i].forecast.bound);
     }
     same_refusal(&a->refusal, &b->refusal);
+    same_companion(&a->draft, &b->draft);
+    same_companion(&a->mmproj, &b->mmproj);
 }
 
 static void check_identity(void) {
@@ -237,7 +246,8 @@ static void test_members(void **state) {
     assert_string_equal(unit, "token_embd");
     assert_string_equal(where, "rows");
     json_t *host = json_array_get(json_object_get(root, "pools"), 0);
-    assert_int_equal(json_array_size(json_object_get(host, "lines")), BT_LINE_COUNT);
+    assert_int_equal(json_array_size(json_object_get(host, "lines")), BT_LINE_STAGING + 1); /* nothing beside it */
+    assert_true(json_is_null(json_object_get(root, "draft")) && json_is_null(json_object_get(root, "mmproj")));
     json_t *kv = json_array_get(json_object_get(host, "lines"), BT_LINE_KV);
     assert_int_equal(json_unpack(host, "{s:I}", "headroom_bytes", &headroom), 0);
     assert_int_equal(headroom, (json_int_t)(fixture.plan.budget_bytes - fixture.plan.planned_bytes));
@@ -548,6 +558,34 @@ static void find_in_text(const char *wanted) {
     bt_text_done(&text);
 }
 
+/* User case 4: a projector's weights and its peak are lines of their own; what is left of the budget is a number. */
+static void test_companions(void **state) {
+    (void)state;
+    fixture_accompany(&fixture);
+    check_identity();
+    find_in_text("  Draft model          draft.gguf\n    its weights        66.8 MiB\n");
+    find_in_text("  Projector            mmproj.gguf\n    its weights        837.3 MiB\n");
+    find_in_text("  host/draft.weights      1.2 MiB          1248592  tensor\n");
+    find_in_text("  host/mmproj.weights     1.4 MiB          1510740  tensor\n");
+    find_in_text("  left                   ");
+    fixture_refuse(&fixture);
+    find_in_text("    draft              5.1 MiB\n    projector          2.9 MiB\n    other              3.3 MiB\n");
+
+    /* its lines belong to it: they are read only where it is named, and wanted there */
+    char *json = to_json(&fixture.plan);
+    char *unnamed = replaced(json, "\"file\": \"mmproj.gguf\"", "\"file\": \"\"");
+    bt_plan plan;
+    bt_error err = {0};
+    assert_int_equal(bt_plan_from_json(unnamed, strlen(unnamed), arena, &plan, &err), BT_E_FORMAT);
+    assert_non_null(strstr(err.text, "mmproj.file"));
+    free(unnamed);
+    char *renamed = replaced(json, "\"mmproj\": {", "\"was_mmproj\": {");
+    assert_int_equal(bt_plan_from_json(renamed, strlen(renamed), arena, &plan, &err), BT_E_FORMAT);
+    assert_non_null(strstr(err.text, "pools[0].lines"));
+    free(renamed);
+    bt_heap_free(json);
+}
+
 static void test_text_of_other_verdicts(void **state) {
     (void)state;
     bt_plan *p = &fixture.plan;
@@ -694,6 +732,7 @@ int main(void) {
         TEST(test_text_impossible),
         TEST(test_text_of_other_verdicts),
         TEST(test_rates),
+        TEST(test_companions),
         TEST(test_lines),
         TEST(test_stats),
     };
