@@ -137,15 +137,17 @@ static void keep_window(const bt_costs *draft, bt_costs *costs, bt_cost *cost) {
     cost->per_window_bytes = 0;
 }
 
-static bt_cost cost_sum(const bt_cost *a, const bt_cost *b) {
-    return (bt_cost){.fixed_bytes = bt_sat_add_u64(a->fixed_bytes, b->fixed_bytes),
-                     .per_ctx_bytes = bt_sat_add_u64(a->per_ctx_bytes, b->per_ctx_bytes),
-                     .per_window_bytes = bt_sat_add_u64(a->per_window_bytes, b->per_window_bytes),
-                     .source = a->source};
+/* A line with bytes more at every context. */
+static bt_cost cost_with(const bt_cost *cost, uint64_t fixed_bytes) {
+    bt_cost sum = *cost;
+    sum.fixed_bytes = bt_sat_add_u64(sum.fixed_bytes, fixed_bytes);
+    sum.floor_bytes = bt_sat_add_u64(sum.floor_bytes, fixed_bytes);
+    return sum;
 }
 
 static bool cost_fits(const bt_cost *cost) {
-    return cost->fixed_bytes != UINT64_MAX && cost->per_ctx_bytes != UINT64_MAX && cost->per_window_bytes != UINT64_MAX;
+    return cost->fixed_bytes != UINT64_MAX && cost->per_ctx_bytes != UINT64_MAX &&
+           cost->per_window_bytes != UINT64_MAX && cost->floor_bytes != UINT64_MAX;
 }
 
 bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, const bt_wishes *wishes,
@@ -161,8 +163,8 @@ bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, c
     uint64_t n_parallel = wishes->n_parallel > 0 ? wishes->n_parallel : 1;
     uint64_t checked = bt_sat_mul_u64(UINT64_C(4) * model->n_vocab, BT_DRAFT_TOKENS_MAX * n_parallel);
     bt_cost kv = own.line[BT_LINE_KV];
-    bt_cost compute = cost_sum(&own.line[BT_LINE_COMPUTE], &own.line[BT_LINE_LOGITS]);
-    compute.fixed_bytes = bt_sat_add_u64(compute.fixed_bytes, checked);
+    bt_cost compute =
+        cost_with(&own.line[BT_LINE_COMPUTE], bt_sat_add_u64(own.line[BT_LINE_LOGITS].fixed_bytes, checked));
     keep_window(&own, costs, &kv);
     keep_window(&own, costs, &compute);
     uint64_t vocab = bt_sat_add_u64(own.line[BT_LINE_VOCAB].fixed_bytes, own.line[BT_LINE_METADATA].fixed_bytes);
