@@ -22,6 +22,8 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 
+#include "llama.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -102,11 +104,12 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     bt_device_stats_read(device, &stats);
     uint64_t page = bt_os_page_bytes();
     uint64_t work_bytes = stats.work_bytes + (uint64_t)params.n_threads * sizeof(float) * point->n_ctx;
-    price->n_ctx = bt_session_n_ctx(session);
+    price->n_ctx = llama_n_ctx(bt_session_context(session));
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
-    price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) + bt_price_sampler_bytes(facts);
+    uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
+    price->logits_bytes = (logits_bytes + page - 1) / page * page + bt_price_sampler_bytes(facts);
     bt_line_use use;
     bt_account_use(bt_engine_account(engine), BT_LINE_METADATA, &use);
     price->metadata_bytes += use.peak_committed_bytes;

@@ -59,7 +59,7 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.n_batch = p->n_batch;
     params.n_ubatch = p->n_ubatch;
     params.n_seq_max = p->n_parallel;
-    params.n_outputs_max = p->n_outputs_max;
+    params.n_outputs_max = (uint32_t)bt_max_u64(p->n_outputs_max, p->n_parallel); /* each sequence's last token */
     params.n_threads = params.n_threads_batch = (int32_t)p->n_threads;
     params.flash_attn_type = flash_attn_of(p->flash_attn);
     params.type_k = (enum ggml_type)p->type_k;
@@ -93,8 +93,10 @@ bt_status bt_session_open(bt_engine *engine, const bt_session_params *params, bt
         bt_session_close(session);
         return status;
     }
-    session->n_ctx = llama_n_ctx(session->context);
-    session->batch = llama_batch_init((int32_t)params->n_batch, 0, 1);
+    session->n_ctx = llama_n_ctx_seq(session->context);
+    /* libllama cuts a batch to the context that was asked for, before it rounds that up; a larger one it aborts on. */
+    session->params.n_batch = llama_n_batch(session->context);
+    session->batch = llama_batch_init((int32_t)session->params.n_batch, 0, 1);
     *ret_session = session;
     return BT_OK;
 }

@@ -22,7 +22,7 @@ BT_MUST_CHECK bt_status bt_session_open(bt_engine *engine, const bt_session_para
                                         bt_error *err);
 void bt_session_close(bt_session *session); /* NULL is fine */
 struct llama_context *bt_session_context(bt_session *session);
-uint32_t bt_session_n_ctx(const bt_session *session); /* effective */
+uint32_t bt_session_n_ctx(const bt_session *session); /* effective, of one sequence: its share of the context */
 uint32_t bt_session_n_used(const bt_session *session);
 
 /* Append tokens; logits are kept for the last one, or for those with a nonzero byte in wants_logits (n entries).
