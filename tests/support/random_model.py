@@ -8,7 +8,9 @@ What is tested on such a file is memory, reading and equality of two runs, so it
 may overflow. Matrices have deviation 1/sqrt(inputs), which keeps activations near 1 from block to block; norms are
 one. Quantised types are not made by quantising: a block of random bits with fitting scales is a block of random
 weights, so a gigabyte costs what writing it costs. Data comes from a pool for each type, drawn with a seed; a tensor is
-a run of it from a place of its own, and the pool's length is a prime number of blocks, so that rows differ.
+a run of it from a place of its own. The pool's length is a prime number of blocks, and no less than the tensor has
+rows, so that no two rows are equal: equal rows of a head are equal logits, and which of them is the largest is then
+anybody's choice.
 
 Names, shapes and keys are those that llama.cpp loads (src/models/<architecture>.cpp). Left out: recurrent
 architectures, latent attention, encoders, whose KV the planner does not price by formula. Needs nothing but the
@@ -16,13 +18,14 @@ standard library."""
 
 import dataclasses
 import functools
+import math
 import random
 import struct
 
 import mkgguf
 from mkgguf import ARRAY, BOOL, F32, I32, STRING, U32
 
-POOL_BYTES = 1 << 20  # of each type; larger tensors repeat it
+POOL_BYTES = 1 << 20  # of each type, or more for a tensor of many rows; larger tensors repeat it
 NORM_EPSILON = 1e-5
 
 # ---- data -----------------------------------------------------------------------------------------------------------
@@ -55,15 +58,14 @@ LAYOUT = {
 }
 
 
-def prime_below(n):
-    return next(p for p in range(n, 1, -1) if all(p % d for d in range(2, int(p**0.5) + 1)))
+def prime_from(n):
+    return next(p for p in range(n, 2 * n) if all(p % d for d in range(2, int(p**0.5) + 1)))
 
 
 @functools.lru_cache(maxsize=None)
-def pool(kind, deviation, seed):
-    """A prime number of blocks of a type, as bytes."""
-    _, _, size = mkgguf.TYPES[kind]
-    n = prime_below(POOL_BYTES // size)
+def pool(kind, deviation, seed, n_blocks):
+    """A prime number of blocks of a type, n_blocks or some more, as bytes."""
+    n = prime_from(n_blocks)
     draw = random.Random(f"{seed} {kind} {deviation}")
     if kind in ("f32", "f16"):
         values = [draw.gauss(0.0, deviation) for _ in range(n)]
@@ -75,10 +77,10 @@ def pool(kind, deviation, seed):
     return b"".join(head + bits[i : i + n_bits] + tail for i in range(0, n * n_bits, n_bits))
 
 
-def write_random(out, kind, n_bytes, deviation, seed, place):
+def write_random(out, kind, n_bytes, n_rows, deviation, seed, place):
     """n_bytes of the endless repetition of a pool, from the block that `place` falls on."""
-    data = pool(kind, deviation, seed)
     _, _, size = mkgguf.TYPES[kind]
+    data = pool(kind, deviation, seed, max(POOL_BYTES // size, n_rows))
     at = place % (len(data) // size) * size
     while n_bytes > 0:
         now = min(n_bytes, len(data) - at)
@@ -328,6 +330,7 @@ def write(path, shape, vocabulary, n_vocab, seed, name="random weights"):
         if tensor.endswith("norm.weight"):
             out.write(struct.pack("<f", 1.0) * dimensions[0])
         else:
-            write_random(out, kind, n_bytes, deviation_of(tensor, dimensions), 0, places.getrandbits(32))
+            n_rows = math.prod(dimensions[1:])
+            write_random(out, kind, n_bytes, n_rows, deviation_of(tensor, dimensions), 0, places.getrandbits(32))
 
     mkgguf.write(path, keys_of(shape, name) + vocabulary, tensors_of(shape, n_vocab), fill)

@@ -100,6 +100,8 @@ class Setting:
         trained = json.loads(harness.burthen("inspect", self.model, "--json").stdout)["ctx_train"]
         self.ctx = min(ctx, trained)
         self.kv = kv
+        # A model that was made again is another model.
+        self.stamp = f"{name}@{self.model.stat().st_mtime_ns // 10**9} {self.ctx} {kv}"
         self.args = ("-c", self.ctx, "-ctk", kv, "-ctv", kv, "-t", contract.THREADS)
 
     def __str__(self):
@@ -120,7 +122,7 @@ class Matrix:
         self.n_made = 0
 
     def ladder(self, setting):
-        return self.results.get(f"{self.build} {setting} ladder",
+        return self.results.get(f"{self.build} {setting.stamp} ladder",
                                 lambda: contract.exact_ladder(setting.model, *setting.args))
 
     def budget(self, setting, index):
@@ -143,7 +145,7 @@ class Matrix:
             self.n_made += 1
             return row | {"wrong": contract.violations(row, low)}
 
-        key = f"{self.build} {setting} {index} of {N_BUDGETS} {elastic} {'limited' if limited else 'free'}"
+        key = f"{self.build} {setting.stamp} {index} of {N_BUDGETS} {elastic} {'limited' if limited else 'free'}"
         return self.results.get(key, make, good=lambda row: not row["wrong"])
 
     def check(self, setting, index, elastic="off", limited=True):
@@ -179,7 +181,7 @@ class Matrix:
                                     stdin=subprocess.DEVNULL, env=harness.environment())
             return {"status": result.returncode, "bytes": result.stdout.rstrip(b"\n").hex()}
 
-        return self.results.get(f"{self.peer} {setting} {n_ubatch} {row['generated_tokens']} peer", make,
+        return self.results.get(f"{self.peer} {setting.stamp} {n_ubatch} {row['generated_tokens']} peer", make,
                                 good=lambda found: found["status"] == 0)
 
     def check_texts(self, settings, with_peer):
