@@ -141,7 +141,8 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
-    price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) + bt_price_sampler_bytes(facts);
+    uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
+    price->logits_bytes = (logits_bytes + page - 1) / page * page + bt_price_sampler_bytes(facts);
     price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
     return BT_OK;
 }

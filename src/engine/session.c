@@ -112,7 +112,9 @@ bt_status bt_session_open(bt_engine *engine, const bt_session_params *params, bt
         return status;
     }
     session->n_ctx = llama_n_ctx_seq(session->context);
-    session->batch = llama_batch_init((int32_t)params->n_batch, 0, 1);
+    /* libllama cuts a batch to the context that was asked for, before it rounds that up; a larger one it aborts on. */
+    session->params.n_batch = llama_n_batch(session->context);
+    session->batch = llama_batch_init((int32_t)session->params.n_batch, 0, 1);
     *ret_session = session;
     return BT_OK;
 }

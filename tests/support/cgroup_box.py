@@ -17,6 +17,8 @@ What is measured, and what it means:
   cgroup_peak_bytes  the group's own peak: memory, page cache and kernel memory, children included. None where the
                      kernel keeps no peak (v2 before 5.19).
   oom_kills          processes of the group that the kernel killed for memory.
+  limit_hits         times the group was at its limit and the kernel had to take pages back first. 0 means that the
+                     limit changed nothing: the run would have had the same peak without one.
   swap_peak_bytes    largest swap use of the group at any look.
 
 Page cache is charged to the group that touched a page first. A file that somebody read before costs a group nothing,
@@ -60,6 +62,7 @@ class Result:
     max_rss_floor_bytes: int
     cgroup_peak_bytes: int | None
     oom_kills: int
+    limit_hits: int
     swap_peak_bytes: int
     major_faults: int
     stdout: bytes
@@ -253,6 +256,11 @@ class Box:
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         return _field(_read(self.folder / name), "oom_kill")
 
+    def limit_hits(self):
+        if self.version == 1:
+            return int(_read(self.folder / "memory.failcnt") or 0)
+        return _field(_read(self.folder / "memory.events"), "max")
+
     def swap_bytes(self):
         if self.version == 1:
             return _field(_read(self.folder / "memory.stat"), "swap")
@@ -273,8 +281,9 @@ class Box:
             err.seek(0)
             return Result(status=status, timed_out=timed_out, wall_s=wall_s, vm_hwm_bytes=hwm,
                           max_rss_bytes=usage.ru_maxrss * 1024, max_rss_floor_bytes=floor,
-                          cgroup_peak_bytes=self.peak_bytes(), oom_kills=self.oom_kills(), swap_peak_bytes=swap,
-                          major_faults=usage.ru_majflt, stdout=out.read(), stderr=err.read())
+                          cgroup_peak_bytes=self.peak_bytes(), oom_kills=self.oom_kills(),
+                          limit_hits=self.limit_hits(), swap_peak_bytes=swap, major_faults=usage.ru_majflt,
+                          stdout=out.read(), stderr=err.read())
 
     def _watch(self, process, started, timeout_s):
         """Sample until the process ends. Popen returns after exec, so every reading is the command's own."""

@@ -5,11 +5,17 @@
   random-1.1b   TinyLlama-1.1B's shape (22 blocks, 2048 wide, 32 heads of which 4 hold keys and values, 32000 tokens,
                 output not tied), Q4_K_M, 636 MiB: what streaming and its limits are measured on. Its text is noise,
                 but memory, reading and arithmetic are those of the real model, and so is equality of two runs.
+  random-mix    no two blocks alike: the deci architecture with heads and widths for each block, one block without
+                attention, seven types from Q4_0 to F16 side by side in a block, a head that is not tied; 330 MiB.
+                What takes "a block" to have one size is wrong on it.
+  random-128k   Llama 3's 128,256 byte pairs over twelve blocks, tied: the vocabulary and the head are most of what a
+                small budget holds; 295 MiB.
 
-Weights are normal with deviation 0.02, as models are initialised, norms are one: activations stay finite. One block
-of BLOCK_VALUES values is drawn with a fixed seed, and every tensor is a run of it from a place of its own; the
-length is a prime, so that no two rows of a matrix are equal. The F16 file is written piece by piece and then
-quantized by llama-quantize. Needs nothing but the standard library.
+random-1.1b: weights are normal with deviation 0.02, as models are initialised, norms are one: activations stay finite.
+One block of BLOCK_VALUES values is drawn with a fixed seed, and every tensor is a run of it from a place of its own;
+the length is a prime, so that no two rows of a matrix are equal. The F16 file is written piece by piece and then
+quantized by llama-quantize. The others are written as they are, by random_model.py: seconds, and no tool of llama.cpp.
+Needs nothing but the standard library.
 
 usage: make_models.py [NAME]...      no name: all; one that is there is left alone
 """
@@ -24,10 +30,14 @@ import subprocess
 import sys
 import time
 
+import random_model
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "build" / "models"
 LLAMA_BIN = pathlib.Path(os.environ.get("BT_LLAMA_BIN", ROOT / "build" / "llama.cpp" / "build" / "bin"))
-VOCAB = ROOT / "build" / "llama.cpp" / "source" / "models" / "ggml-vocab-llama-spm.gguf"
+VOCABS = ROOT / "build" / "llama.cpp" / "source" / "models"
+VOCAB = VOCABS / "ggml-vocab-llama-spm.gguf"
+VOCAB_128K = VOCABS / "ggml-vocab-llama-bpe.gguf"
 
 SEED = 20260
 BLOCK_VALUES = 2097143  # the largest prime under 2^21: 4 MiB as F16
@@ -139,11 +149,17 @@ def write_f16(path, metadata, tensors):
             out.write(bytes(padding))
 
 
+def vocabulary(path):
+    """The tokenizer's pairs of a file that llama.cpp carries, and how many tokens it has."""
+    pairs = Metadata(path).pairs
+    kept = [text for key, text in pairs.items() if key.startswith("tokenizer.")]
+    (tokens,) = struct.unpack_from("<Q", pairs["tokenizer.ggml.tokens"], len(gguf_string("tokenizer.ggml.tokens")) + 8)
+    return kept, tokens
+
+
 def llama(blocks, width, ff, heads, kv_heads, context):
     """Metadata and tensors of a dense model of the llama architecture, on the vocabulary that llama.cpp carries."""
-    vocabulary = Metadata(VOCAB)
-    kept = [text for key, text in vocabulary.pairs.items() if key.startswith("tokenizer.")]
-    (tokens,) = struct.unpack_from("<Q", vocabulary.pairs["tokenizer.ggml.tokens"], len(gguf_string("tokenizer.ggml.tokens")) + 8)
+    kept, tokens = vocabulary(VOCAB)
     head = width // heads
     metadata = [
         pair("general.architecture", TYPE_STRING, "llama"),
@@ -177,16 +193,66 @@ def llama(blocks, width, ff, heads, kv_heads, context):
     return metadata, tensors
 
 
-# name: (file, quantization, bytes of disk while it is made, metadata and tensors)
+def make_dense(part):
+    """random-1.1b: F16 first, then llama-quantize's choice of types for Q4_K_M."""
+    f16 = part.with_suffix(f".f16-{os.getpid()}")
+    try:
+        write_f16(f16, *llama(blocks=22, width=2048, ff=5632, heads=32, kv_heads=4, context=2048))
+        done = subprocess.run([LLAMA_BIN / "llama-quantize", f16, part, "Q4_K_M", str(os.cpu_count())],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"make_models: llama-quantize failed:\n{done.stdout.decode(errors='replace')[-2000:]}")
+    finally:
+        f16.unlink(missing_ok=True)
+
+
+MIX_BLOCKS = 24
+MIX_WIDTHS = (2048, 4096, 2816, 8192, 1024)
+MIX_HEADS = (16, 8, 16, 12)
+MIX_KV_HEADS = (4, 8, 2, 4)
+MIX_TYPES = ("q8_0", "q4_K", "f16", "q6_K", "q4_0", "q5_K", "q5_0")
+MIX_WITHOUT_ATTENTION = 10
+
+
+def mix_type(name):
+    """The type of a matrix: neighbours in a block differ, and so does a matrix from itself in the next block."""
+    if not name.startswith("blk."):
+        return "q6_K" if name == "output.weight" else "q4_K"
+    _, block, part = name.split(".", 2)
+    place = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down").index(part.split(".")[0])
+    return MIX_TYPES[(int(block) + 3 * place) % len(MIX_TYPES)]
+
+
+def make_mix(part):
+    def cycle(values, empty=()):
+        return [0 if block in empty else values[block % len(values)] for block in range(MIX_BLOCKS)]
+
+    kept, tokens = vocabulary(VOCAB)
+    shape = random_model.Shape("deci", blocks=MIX_BLOCKS, embd=1024, ff=cycle(MIX_WIDTHS),
+                               heads=cycle(MIX_HEADS, (MIX_WITHOUT_ATTENTION,)),
+                               kv_heads=cycle(MIX_KV_HEADS, (MIX_WITHOUT_ATTENTION,)), head_dim=64, ctx=8192, tied=False,
+                               kind_of=mix_type)
+    random_model.write(part, shape, kept, tokens, SEED)
+
+
+def make_128k(part):
+    kept, tokens = vocabulary(VOCAB_128K)
+    shape = random_model.Shape("llama", blocks=12, embd=1024, ff=4096, heads=16, kv_heads=4, head_dim=64, ctx=8192,
+                               rope_base=500000.0, kind_of=lambda name: "q6_K" if "embd" in name else "q8_0")
+    random_model.write(part, shape, kept, tokens, SEED)
+
+
+# name: (file, bytes of disk while it is made, what writes it)
 KNOWN = {
-    "random-1.1b": ("random-1.1b-q4_k_m.gguf", "Q4_K_M", 3 << 30,
-                    lambda: llama(blocks=22, width=2048, ff=5632, heads=32, kv_heads=4, context=2048)),
+    "random-1.1b": ("random-1.1b-q4_k_m.gguf", 3 << 30, make_dense),
+    "random-mix": ("random-mix.gguf", 1 << 30, make_mix),
+    "random-128k": ("random-128k.gguf", 1 << 30, make_128k),
 }
 
 
 def make(name):
     """Path of the model, made now if it is not there."""
-    file, quantization, disk_bytes, describe = KNOWN[name]
+    file, disk_bytes, write = KNOWN[name]
     path = MODELS / file
     if path.exists():
         return path
@@ -195,21 +261,14 @@ def make(name):
     if free < disk_bytes:
         raise SystemExit(f"make_models: {name} needs {disk_bytes >> 20} MiB of disk while it is made, {free >> 20} are free")
     started = time.monotonic()
-    f16, part = path.with_suffix(f".f16-{os.getpid()}"), path.with_suffix(f".part-{os.getpid()}")
+    part = path.with_suffix(f".part-{os.getpid()}")
     try:
-        write_f16(f16, *describe())
-        written = time.monotonic()
-        done = subprocess.run([LLAMA_BIN / "llama-quantize", f16, part, quantization, str(os.cpu_count())],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"make_models: llama-quantize failed:\n{done.stdout.decode(errors='replace')[-2000:]}")
+        write(part)
         part.replace(path)
     finally:
-        for left in (f16, part):
-            left.unlink(missing_ok=True)
-    ended = time.monotonic()
-    print(f"{path.name}: {path.stat().st_size / (1 << 20):.1f} MiB, "
-          f"written in {written - started:.0f} s, quantized in {ended - written:.0f} s", file=sys.stderr)
+        part.unlink(missing_ok=True)
+    print(f"{path.name}: {path.stat().st_size / (1 << 20):.1f} MiB, made in {time.monotonic() - started:.0f} s",
+          file=sys.stderr)
     return path
 
 

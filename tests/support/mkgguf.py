@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Write small GGUF files for tests: a real header, and data that is a hole in the file.
+"""Write GGUF files for tests: a real header, and data that is a hole in the file, or what the caller writes.
 
     write_model(path, blocks=4, embd=256, ...)      a llama-shaped model, one file or shards
     write_projector(path, embd=1024, ...)           a multimodal projector of pixtral's shape
     write(path, keys, tensors)                      any keys, any tensors
+    write(path, keys, tensors, fill)                the same, with data (random_model.py)
 
 A planner reads nothing but the header, so a model of any size costs a few blocks of disk. Needs nothing but the
 standard library. As a program: mkgguf.py FILE [NAME=NUMBER or NAME=TEXT of write_model]...
@@ -19,8 +20,8 @@ ALIGNMENT = 32  # GGUF's default
 U32, I32, F32, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 U16 = 2
 # ggml types: number, elements of a block, bytes of a block
-TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q8_0": (8, 32, 34), "q4_K": (12, 256, 144),
-         "q6_K": (14, 256, 210)}
+TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22),
+         "q8_0": (8, 32, 34), "q4_K": (12, 256, 144), "q5_K": (13, 256, 176), "q6_K": (14, 256, 210)}
 
 
 def string(text):
@@ -49,10 +50,15 @@ def tensor_bytes(kind, shape):
     return n // elements * size
 
 
-def write(path, keys, tensors):
-    """keys: [(name, kind, value)]; tensors: [(name, type, shape)], the fastest dimension first."""
+def write(path, keys, tensors, fill=None):
+    """keys: [(name, kind, value)], or the bytes of a pair as they stand in another file; tensors: [(name, type, shape)],
+    the fastest dimension first; fill(out, name, type, shape, n_bytes) writes a tensor's data."""
     header = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys))]
-    for name, kind, what in keys:
+    for key in keys:
+        if isinstance(key, bytes):
+            header.append(key)
+            continue
+        name, kind, what = key
         header += [string(name), struct.pack("<I", kind), value(kind, what)]
     offset = 0
     for name, kind, shape in tensors:
@@ -63,6 +69,9 @@ def write(path, keys, tensors):
     with open(path, "wb") as file:
         file.write(data)
         file.truncate(align(len(data)) + offset)
+        for name, kind, shape in tensors if fill else ():
+            file.seek(align(file.tell()))
+            fill(file, name, kind, shape, tensor_bytes(kind, shape))
 
 
 def model_tensors(blocks, embd, ff, heads, kv_heads, vocab, tied, kind):
