@@ -34,6 +34,7 @@ typedef struct bt_measured {
     uint64_t streamed_bytes;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t major_faults, schedules_built, schedules_reused;
+    bt_known loop_heap_allocations, loop_heap_growth_bytes; /* from the second token to the last */
 } bt_measured;
 
 BT_MUST_CHECK bt_status bt_report_plan_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,

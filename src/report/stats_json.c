@@ -71,6 +71,8 @@ static void put_measured(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, experts, "misses", 0);
     bt_json_put_u64(out, experts, "bytes", 0);
     bt_json_put_u64(out, o, "major_faults", m->major_faults);
+    bt_json_put_known(out, o, "loop_heap_allocations", m->loop_heap_allocations);
+    bt_json_put_known(out, o, "loop_heap_growth_bytes", m->loop_heap_growth_bytes);
     json_t *schedules = bt_json_put_object(out, o, "schedules");
     bt_json_put_u64(out, schedules, "built", m->schedules_built);
     bt_json_put_u64(out, schedules, "reused", m->schedules_reused);
