@@ -106,7 +106,9 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->kv_bytes = bt_device_line_asked_bytes(device, BT_LINE_KV);
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
-    price->logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS) + bt_price_sampler_bytes(facts);
+    /* a page that is touched is held whole: a vocabulary of 128,256 leaves 3 KiB of one */
+    uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
+    price->logits_bytes = (logits_bytes + page - 1) / page * page + bt_price_sampler_bytes(facts);
     bt_line_use use;
     bt_account_use(bt_engine_account(engine), BT_LINE_METADATA, &use);
     price->metadata_bytes += use.peak_committed_bytes;
