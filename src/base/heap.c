@@ -23,6 +23,7 @@
 
 static _Atomic uint64_t live_bytes;
 static _Atomic uint64_t live_blocks;
+static _Atomic uint64_t n_allocations, n_frees; /* so far; a resize is an allocation */
 
 /* Sizes over half of the address space are refused here: C libraries and sanitizers differ on them, some abort. */
 static bool is_refused(size_t bytes) {
@@ -31,6 +32,7 @@ static bool is_refused(size_t bytes) {
 
 static void *counted(void *p) {
     if (!p) return NULL;
+    atomic_fetch_add_explicit(&n_allocations, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&live_bytes, usable_bytes(p), memory_order_relaxed);
     atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
     return p;
@@ -54,6 +56,7 @@ void *bt_heap_resize(void *p, size_t bytes) {
     uint64_t before = usable_bytes(p);
     void *moved = realloc(p, bytes);
     if (!moved) return NULL;
+    atomic_fetch_add_explicit(&n_allocations, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&live_bytes, usable_bytes(moved), memory_order_relaxed);
     atomic_fetch_sub_explicit(&live_bytes, before, memory_order_relaxed);
     return moved;
@@ -68,6 +71,7 @@ char *bt_heap_strdup(const char *text) {
 
 void bt_heap_free(void *p) {
     if (!p) return;
+    atomic_fetch_add_explicit(&n_frees, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&live_bytes, usable_bytes(p), memory_order_relaxed);
     atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
     free(p);
@@ -79,4 +83,12 @@ uint64_t bt_heap_live_bytes(void) {
 
 uint64_t bt_heap_live_blocks(void) {
     return atomic_load_explicit(&live_blocks, memory_order_relaxed);
+}
+
+uint64_t bt_heap_allocations(void) {
+    return atomic_load_explicit(&n_allocations, memory_order_relaxed);
+}
+
+uint64_t bt_heap_frees(void) {
+    return atomic_load_explicit(&n_frees, memory_order_relaxed);
 }

@@ -12,3 +12,6 @@ BT_MUST_CHECK char *bt_heap_strdup(const char *text);
 void bt_heap_free(void *p);
 uint64_t bt_heap_live_bytes(void); /* usable bytes now held through this door */
 uint64_t bt_heap_live_blocks(void);
+/* Done so far through this door, in all threads. A resize is an allocation. */
+uint64_t bt_heap_allocations(void);
+uint64_t bt_heap_frees(void);

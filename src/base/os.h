@@ -24,6 +24,8 @@ typedef struct bt_os_memory {
     bt_known major_faults;
 } bt_os_memory;
 void bt_os_memory_read(bt_os_memory *ret);
+/* What the C library's heap has given out and not got back, ours and every library's; unknown where it does not say. */
+bt_known bt_os_heap_bytes(void);
 /* Bring in the code and read-only data of every mapped library, so that no later first call adds to the process base.
  */
 int bt_os_freeze_text(void);

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -365,6 +366,17 @@ int bt_os_freeze_text(void) {
     }
     (void)close(in.fd);
     return 0;
+}
+
+/* ---- heap --------------------------------------------------------------------------------------------------- */
+
+bt_known bt_os_heap_bytes(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33) /* mallinfo2; the one before counts in an int */
+    struct mallinfo2 info = mallinfo2();        /* of all arenas */
+    return (bt_known){true, (uint64_t)info.uordblks + info.hblkhd};
+#else
+    return (bt_known){0};
+#endif
 }
 
 /* ---- cores ------------------------------------------------------------------------------------------------------ */

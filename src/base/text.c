@@ -79,6 +79,15 @@ static bool make_room(bt_text *text, size_t n) {
     return true;
 }
 
+void bt_text_reserve(bt_text *text, size_t n) {
+    if (n > text->max_bytes) {
+        text->failed = true;
+        return;
+    }
+    if (n > text->n_bytes) (void)make_room(text, n - text->n_bytes);
+    if (text->data && text->n_bytes == 0) text->data[0] = '\0';
+}
+
 static size_t left(const bt_text *text) {
     return text->max_bytes > text->n_bytes ? text->max_bytes - text->n_bytes : 0;
 }

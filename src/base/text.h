@@ -13,6 +13,9 @@ typedef struct bt_text {
 
 void bt_text_init(bt_text *text, size_t max_bytes);
 void bt_text_done(bt_text *text);
+/* Room for n bytes at once, so that appending them asks the heap for nothing. failed when refused, or over the maximum.
+ */
+void bt_text_reserve(bt_text *text, size_t n);
 void bt_text_add(bt_text *text, const char *s);
 void bt_text_add_n(bt_text *text, const char *s, size_t n);
 void bt_text_addf(bt_text *text, const char *fmt, ...) BT_PRINTF(2, 3);

@@ -189,6 +189,8 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
 static void count(const bt_generated *generated, bt_measured *measured) {
     measured->prompt_tokens = generated->n_prompt;
     measured->generated_tokens = generated->n_generated;
+    measured->loop_heap_allocations = generated->loop_heap_allocations;
+    measured->loop_heap_growth_bytes = generated->loop_heap_growth_bytes;
     measured->ttft_s = (double)generated->first_token_ns / 1e9;
     if (generated->prompt_ns > 0)
         measured->prefill_tokens_per_s = (double)generated->n_prompt * 1e9 / (double)generated->prompt_ns;
@@ -226,6 +228,7 @@ static int run_with(bt_running *running, const bt_text *prompt, const char *gram
     output out = {.keeps = running->options->stats_file != NULL};
     bt_terminal_open(&out.terminal, stdout, NULL);
     bt_text_init(&out.text, TEXT_MAX_BYTES);
+    if (out.keeps) bt_text_reserve(&out.text, TEXT_MAX_BYTES); /* the token loop asks the heap for nothing */
     out.tokens = bt_heap_array(out.keeps ? TOKENS_MAX : 1, sizeof *out.tokens);
     bt_error err = {0};
     bt_generated generated = {0};

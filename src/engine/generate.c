@@ -6,13 +6,16 @@
 #include "engine/generate.h"
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/os.h"
+#include "base/size.h"
 
 #include "llama.h"
 
 #include <string.h>
 
 #define PIECE_BYTES         256 /* the longest token of any known vocabulary has under 256 bytes */
+#define LOOP_FIRST_TOKEN    2   /* the heap of the token loop is looked at from this token on */
 #define PENALTY_LAST_TOKENS 64  /* llama.cpp's default for the repeat penalty's memory */
 
 static bt_status make_sampler(bt_session *session, const bt_sampling *sampling, struct llama_sampler **ret_sampler,
@@ -51,12 +54,29 @@ static bool give_token(const bt_generate_params *params, const struct llama_voca
     return params->on_token(token, piece, n > 0 ? (size_t)n : 0, params->user);
 }
 
+/* The heap at the second token: by then everything that is made once has been made. */
+typedef struct loop_heap {
+    uint64_t n_allocations;
+    bt_known bytes;
+} loop_heap;
+
+static loop_heap loop_heap_read(void) {
+    return (loop_heap){bt_heap_allocations(), bt_os_heap_bytes()};
+}
+
+static void loop_heap_note(const loop_heap *start, bt_generated *ret) {
+    loop_heap now = loop_heap_read();
+    ret->loop_heap_allocations = (bt_known){true, now.n_allocations - start->n_allocations};
+    ret->loop_heap_growth_bytes = (bt_known){now.bytes.known, bt_sat_sub_u64(now.bytes.value, start->bytes.value)};
+}
+
 static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, const bt_generate_params *params,
                             uint64_t start_ns, bt_generated *ret, bt_error *err) {
     struct llama_context *context = bt_session_context(session);
     const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(context));
     uint32_t n_left = params->n_predict < 0 ? UINT32_MAX : (uint32_t)params->n_predict;
     ret->stop = BT_STOP_LENGTH;
+    loop_heap second = {0};
     while (n_left > 0) {
         int32_t token = llama_sampler_sample(sampler, context, -1);
         if (ret->n_generated == 0) ret->first_token_ns = bt_os_now_ns() - start_ns;
@@ -74,8 +94,10 @@ static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, 
             ret->stop = BT_STOP_CONTEXT;
             break;
         }
+        if (ret->n_generated == LOOP_FIRST_TOKEN) second = loop_heap_read();
         BT_TRY(bt_session_decode(session, &token, 1, NULL, err));
     }
+    if (ret->n_generated > LOOP_FIRST_TOKEN) loop_heap_note(&second, ret);
     return BT_OK;
 }
 

@@ -28,6 +28,9 @@ typedef struct bt_generated {
     uint32_t n_prompt, n_generated;
     uint64_t prompt_ns, first_token_ns, decode_ns; /* first token: from the start of the prompt */
     bt_stop stop;
+    /* From the second token to the last; unknown with fewer than three. */
+    bt_known loop_heap_allocations;  /* ours: must be none */
+    bt_known loop_heap_growth_bytes; /* of the whole process; 0 when it shrank */
 } bt_generated;
 
 /* Decode the prompt, then sample. The last token's forward is not run: nobody would read its logits. */

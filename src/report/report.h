@@ -38,6 +38,7 @@ typedef struct bt_measured {
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */
     uint64_t major_faults, schedules_built, schedules_reused;
+    bt_known loop_heap_allocations, loop_heap_growth_bytes; /* from the second token to the last */
 } bt_measured;
 
 BT_MUST_CHECK bt_status bt_report_plan_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,

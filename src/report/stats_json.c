@@ -77,6 +77,8 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, elastic, "taken", m->elastic_taken);
     bt_json_put_u64(out, elastic, "released", m->elastic_released);
     bt_json_put_u64(out, o, "major_faults", m->major_faults);
+    bt_json_put_known(out, o, "loop_heap_allocations", m->loop_heap_allocations);
+    bt_json_put_known(out, o, "loop_heap_growth_bytes", m->loop_heap_growth_bytes);
     json_t *schedules = bt_json_put_object(out, o, "schedules");
     bt_json_put_u64(out, schedules, "built", m->schedules_built);
     bt_json_put_u64(out, schedules, "reused", m->schedules_reused);

@@ -12,6 +12,7 @@
 
 #include "base/fault.h"
 #include "base/heap.h"
+#include "model/projector.h"
 #include "model_kit.h"
 
 #include <dirent.h>
@@ -57,6 +58,37 @@ static void sweep(const char *path, uint64_t least_calls) {
     assert_int_equal(bt_heap_live_bytes(), 0);
 }
 
+/* The same for a projector: two arenas, the file, its window, a read, two blocks. */
+static void projector(void **state) {
+    (void)state;
+    char path[512];
+    gw w;
+    gw_init(&w);
+    gw_string(&w, "general.architecture", "clip"), gw_bool(&w, "clip.has_vision_encoder", true);
+    gw_tensor(&w, "mm.0.weight", 1, 64, 64);
+    gw_write(&w, kit_path("fault.gguf", path)), gw_done(&w);
+    for (uint64_t k = 0;; k++) {
+        assert_true(k < FAULT_MAX);
+        bt_error err = {0};
+        bt_projector *p = NULL;
+        uint64_t blocks = bt_heap_live_blocks();
+        unsigned descriptors = open_descriptors();
+        bt_fault_arm(k, false);
+        bt_status status = bt_projector_open(path, &p, &err);
+        if (!bt_fault_disarm()) {
+            assert_int_equal(status, BT_OK);
+            assert_true(k >= 6);
+            bt_projector_close(p);
+            break;
+        }
+        assert_null(p);
+        assert_true((status == BT_E_IO || status == BT_E_NOMEM) && err.text[0] != '\0');
+        assert_int_equal(bt_heap_live_blocks(), blocks);
+        assert_int_equal(open_descriptors(), descriptors);
+    }
+    assert_int_equal(bt_heap_live_bytes(), 0);
+}
+
 static void one_file(void **state) {
     (void)state;
     char path[512];
@@ -97,7 +129,7 @@ static void shards(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_file), cmocka_unit_test(many_windows),
-                                       cmocka_unit_test(shards)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_file), cmocka_unit_test(projector),
+                                       cmocka_unit_test(many_windows), cmocka_unit_test(shards)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

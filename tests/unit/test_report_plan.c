@@ -681,7 +681,8 @@ static void test_stats(void **state) {
                      .load_s = 0.25,
                      .decode_tokens_per_s = 12.5,
                      .passes = 3,
-                     .schedules_built = 2};
+                     .schedules_built = 2,
+                     .loop_heap_growth_bytes = {true, 4096}};
     m.lines[BT_LINE_KV] = (bt_line_use){.planned_bytes = 10, .committed_bytes = 8, .peak_resident_bytes = 7};
     const int32_t tokens[] = {1, -1, 65535};
     char *json = NULL;
@@ -694,11 +695,13 @@ static void test_stats(void **state) {
     assert_int_equal(json_string_length(json_object_get(root, "text")), 5); /* a, NUL, U+FFFD */
     assert_int_equal(json_integer_value(json_array_get(json_object_get(root, "tokens"), 1)), -1);
     json_t *measured = json_object_get(root, "measured");
-    json_int_t built = 0, peak = 0;
+    json_int_t built = 0, peak = 0, grown = 0;
     double rate = 0;
-    assert_int_equal(json_unpack(measured, "{s:n, s:{s:I}, s:F}", "cgroup_peak_bytes", "schedules", "built", &built,
-                                 "decode_tokens_per_s", &rate),
+    assert_int_equal(json_unpack(measured, "{s:n, s:{s:I}, s:F, s:n, s:I}", "cgroup_peak_bytes", "schedules", "built",
+                                 &built, "decode_tokens_per_s", &rate, "loop_heap_allocations",
+                                 "loop_heap_growth_bytes", &grown),
                      0);
+    assert_int_equal(grown, 4096);
     assert_int_equal(built, 2);
     assert_true(rate > 12.4 && rate < 12.6);
     json_t *kv = json_array_get(json_object_get(measured, "lines"), BT_LINE_KV);

@@ -42,6 +42,29 @@ static void test_grows(void **state) {
     bt_text_done(NULL);
 }
 
+static void test_reserve(void **state) {
+    (void)state;
+    bt_text text;
+    bt_text_init(&text, 1000);
+    bt_text_add(&text, "ab");
+    bt_text_reserve(&text, 1000);
+    const char *data = text.data;
+    uint64_t n_allocations = bt_heap_allocations();
+    for (int i = 0; i < 998; i++)
+        bt_text_add(&text, "x");
+    assert_false(text.failed);
+    assert_ptr_equal(text.data, data);
+    assert_int_equal(bt_heap_allocations(), n_allocations);
+    bt_text_reserve(&text, 1); /* less than there is */
+    assert_false(text.failed);
+    bt_text_done(&text);
+    bt_text_reserve(&text, 10);
+    assert_string_equal(bt_text_str(&text), "");
+    bt_text_reserve(&text, 1001);
+    assert_true(text.failed);
+    bt_text_done(&text);
+}
+
 static void test_maximum(void **state) {
     (void)state;
     bt_text text;
@@ -147,7 +170,8 @@ static void test_faults(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_teardown(f, nothing_left)
     const struct CMUnitTest tests[] = {
-        CASE(test_grows), CASE(test_maximum), CASE(test_escapes), CASE(test_characters), CASE(test_faults),
+        CASE(test_grows),   CASE(test_reserve),    CASE(test_maximum),
+        CASE(test_escapes), CASE(test_characters), CASE(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
