@@ -379,7 +379,7 @@ static void ubatch_goes_down_when_the_context_needs_it(void **state) {
     assert_int_equal(plan.n_ubatch, 512); /* at that context there is room for it again */
     ask_ubatch(512);
     for (uint32_t n_ubatch = 256; n_ubatch >= 64; n_ubatch /= 2) {
-        char value[8];
+        char value[16];
         (void)snprintf(value, sizeof value, "%u", n_ubatch);
         bt_costs smaller = model(F16, CELL, n_ubatch);
         alternative("-ub", value, &smaller, 1);
