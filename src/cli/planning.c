@@ -239,13 +239,13 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     bt_fingerprint now;
     bt_fingerprint_make(facts, machine, &now);
     BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
-    BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
     if (plan.draft.file[0] || plan.mmproj.file[0]) {
         return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
                        "the plan holds %s %.200s, which this version can price but not use",
                        plan.draft.file[0] ? "a draft model," : "a projector,",
                        plan.draft.file[0] ? plan.draft.file : plan.mmproj.file);
     }
+    BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
                        "the plan places %u units, the model has %u", plan.n_units, facts->n_units);
