@@ -24,6 +24,7 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "engine/session_file.h"
+#include "plan/price.h"
 
 #include "llama.h"
 
@@ -109,8 +110,11 @@ static uint64_t scores_work_bytes(const bt_facts *facts, const bt_wishes *wishes
 
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                              const bt_price_point *point, bt_price *price, bt_error *err) {
+    /* What is not a multiple is planned and run as the next one; libllama's lists grow with what it is asked for. */
+    uint64_t align = (uint64_t)BT_CTX_ALIGN * bt_max_u64(point->n_parallel, 1);
+    uint64_t n_ctx = (point->n_ctx + align - 1) / align * align;
     bt_session_params params = {
-        .n_ctx = point->n_ctx,
+        .n_ctx = (uint32_t)bt_min_u64(n_ctx, UINT32_MAX / align * align),
         .n_batch = (uint32_t)bt_max_u64(wishes->n_batch ? wishes->n_batch : 2048, point->n_ubatch),
         .n_ubatch = point->n_ubatch,
         .n_parallel = point->n_parallel ? point->n_parallel : 1,
