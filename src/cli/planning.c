@@ -190,7 +190,9 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
-    BT_TRY(bt_exact_plan(facts, &problem, base_bytes, problem.wishes.n_threads, outputs, arena, &plan, err));
+    uint32_t n_threads = problem.wishes.n_threads;
+    bt_price_cache *cache = bt_price_cache_open(facts, &problem.wishes, n_threads, arena);
+    BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, outputs, cache, arena, &plan, err));
     plan.disk_bytes_per_s = machine->disk_bytes_per_s;
     plan.wishes = options->wishes;
     *ret_plan = plan;

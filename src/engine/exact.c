@@ -41,7 +41,9 @@ typedef struct pricing {
     uint64_t base_bytes;
     bt_outputs_fn outputs;
     bt_arena *arena;
-    bt_pricer *pricer;
+    bt_pricer *pricer;     /* opened when a price is not known */
+    bt_price_cache *cache; /* NULL: everything is measured anew */
+    uint32_t n_threads;
     priced *points; /* [POINT_MAX] */
     uint32_t n_points;
     uint32_t ctx_low, ctx_high; /* that bound the search */
@@ -61,6 +63,19 @@ static bool same_point(const bt_price_point *a, const bt_price_point *b) {
            a->type_k == b->type_k && a->type_v == b->type_v;
 }
 
+/* From the cache, or measured. */
+static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
+    const bt_price *known = bt_price_cache_find(p->cache, point);
+    if (known) {
+        *ret = *known;
+        return BT_OK;
+    }
+    if (!p->pricer) BT_TRY(bt_pricer_open(p->facts, &p->asked->wishes, p->n_threads, &p->pricer, err));
+    BT_TRY(bt_pricer_price(p->pricer, point, ret, err));
+    bt_price_cache_add(p->cache, point, ret);
+    return BT_OK;
+}
+
 /* BT_OK with a price whose error says that libllama cannot have it. */
 static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const bt_price **ret, bt_error *err) {
     bt_price_point point = {.n_ctx = n_ctx,
@@ -78,7 +93,7 @@ static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, con
         return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_ITEMS, POINT_MAX + 1, POINT_MAX,
                        "planning took more than %u dry runs", POINT_MAX);
     priced *entry = &p->points[p->n_points];
-    BT_TRY(bt_pricer_price(p->pricer, &point, &entry->price, err));
+    BT_TRY(price_find(p, &point, &entry->price, err));
     entry->point = point;
     p->n_points++;
     *ret = &entry->price;
@@ -386,13 +401,22 @@ static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
 }
 
 bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
-                        bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
-    pricing p = {.facts = facts, .asked = problem, .base_bytes = base_bytes, .outputs = outputs, .arena = arena};
+                        bt_outputs_fn outputs, bt_price_cache *cache, bt_arena *arena, bt_plan *ret_plan,
+                        bt_error *err) {
+    pricing p = {.facts = facts,
+                 .asked = problem,
+                 .base_bytes = bt_price_cache_base(cache, base_bytes),
+                 .outputs = outputs,
+                 .cache = cache,
+                 .n_threads = n_threads,
+                 .arena = arena};
     if (problem->n_costs == 0)
         return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
     context_range(&p);
-    BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));
+    /* Loading goes on in the child while the first plans are made, unless they will not need it. */
+    if (bt_price_cache_count(cache) == 0) BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));
     bt_status status = in_stages(&p, ret_plan, err);
     bt_pricer_close(p.pricer);
+    bt_price_cache_save(cache);
     return status;
 }

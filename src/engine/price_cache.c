@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * price_cache.c: prices of dry runs, kept between runs.
+ *
+ * A dry run measures heaps, by pages and by a peak that the kernel counts in batches: two of them differ by up to some
+ * hundred KiB, and a budget that was printed as the minimum was refused by the next run (docs/decisions/013). So what
+ * was measured once stands, for as long as all that it depends on is the same:
+ *
+ *     name of the file = hash of (header, size of the files, this program and libllama by size and time, threads,
+ *                                 the wishes that change a graph)
+ *     burthen-prices 1
+ *     base BYTES
+ *     n_ctx n_ubatch n_parallel n_outputs_max type_k type_v | vocab metadata kv compute logits small staging load n_ctx
+ *
+ * A file that is not exactly so is taken as none. Nothing in it can break a budget: caps are the plan's, and what is
+ * not planned is refused when it is asked for. Bounds: 64 points a file, N_FILES_MAX files of some 12 KiB; the oldest
+ * go. */
+#include "engine/price_cache.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/state.h"
+#include "engine/engine.h"
+#include "model/sha256.h"
+
+#include "llama.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FIRST_LINE  "burthen-prices 1\n"
+#define PREFIX      "prices-"
+#define N_FILES_MAX 256u
+#define FILE_BYTES  (32u << 10) /* 64 lines of 15 numbers */
+#define NUMBERS     15u
+/* Two measurements of one base differ by some pages; plans have a quarter of 256 KiB in hand (exact.c). */
+#define BASE_NEAR_BYTES (64u << 10)
+
+typedef struct entry {
+    bt_price_point point;
+    bt_price price;
+} entry;
+
+struct bt_price_cache {
+    char name[sizeof PREFIX + 64];
+    entry entries[BT_PRICE_CACHE_MAX];
+    uint32_t n;
+    uint64_t base_bytes; /* 0: not known */
+    bool changed;
+};
+
+/* ---- the name ---- */
+
+static void add_u64(bt_sha256 *hash, uint64_t value) {
+    bt_sha256_add(hash, &value, sizeof value);
+}
+
+static void add_text(bt_sha256 *hash, const char *text) {
+    bt_sha256_add(hash, text, strlen(text) + 1);
+}
+
+/* A file by its size and the time it was last written: another build is another program. */
+static void add_file(bt_sha256 *hash, const char *path) {
+    struct stat st;
+    if (!path || stat(path, &st) != 0) return;
+    add_u64(hash, (uint64_t)st.st_size);
+    add_u64(hash, (uint64_t)st.st_mtim.tv_sec);
+    add_u64(hash, (uint64_t)st.st_mtim.tv_nsec);
+}
+
+static void add_program(bt_sha256 *hash) {
+    add_file(hash, "/proc/self/exe");
+    void (*call)(void) = llama_backend_init;
+    void *address = NULL;
+    memcpy(&address, &call, sizeof address); /* ISO C cannot convert a function pointer */
+    Dl_info info;
+    if (dladdr(address, &info) != 0) add_file(hash, info.dli_fname);
+    add_text(hash, bt_engine_build_version());
+    add_u64(hash, bt_os_page_bytes());
+}
+
+/* Wishes that a point does not carry and that change what is measured. */
+static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_threads) {
+    const uint64_t numbers[] = {n_threads,
+                                wishes->n_batch,
+                                (uint64_t)wishes->flash_attn,
+                                wishes->kv_unified,
+                                (uint64_t)wishes->rope_scaling,
+                                wishes->rope_scale_micro,
+                                wishes->yarn_orig_ctx,
+                                wishes->chat,
+                                wishes->session};
+    bt_sha256_add(hash, numbers, sizeof numbers);
+    add_text(hash, wishes->chat_template ? wishes->chat_template : "");
+}
+
+static void make_name(bt_price_cache *cache, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads) {
+    bt_sha256 hash;
+    char hex[65];
+    bt_sha256_init(&hash);
+    add_text(&hash, facts->header_sha256);
+    add_u64(&hash, facts->file_bytes);
+    add_u64(&hash, facts->n_shards);
+    add_program(&hash);
+    add_wishes(&hash, wishes, n_threads);
+    bt_sha256_hex(&hash, hex);
+    (void)snprintf(cache->name, sizeof cache->name, PREFIX "%s", hex);
+}
+
+/* ---- reading ---- */
+
+/* A decimal number and the character behind it; false: something else stands there. */
+static bool take_number(const char **at, char end, uint64_t *ret) {
+    char *behind = NULL;
+    if (**at < '0' || **at > '9') return false;
+    errno = 0;
+    *ret = strtoull(*at, &behind, 10);
+    if (errno != 0 || *behind != end) return false;
+    *at = behind + 1;
+    return true;
+}
+
+static bool take_entry(const char **at, entry *ret) {
+    uint64_t v[NUMBERS];
+    for (uint32_t i = 0; i < NUMBERS; i++)
+        if (!take_number(at, i + 1 < NUMBERS ? ' ' : '\n', &v[i])) return false;
+    for (uint32_t i = 0; i < 6; i++)
+        if (v[i] > UINT32_MAX) return false;
+    if (v[14] > UINT32_MAX) return false;
+    *ret = (entry){
+        .point = {(uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (uint32_t)v[3], (uint32_t)v[4], (uint32_t)v[5]},
+        .price = {.vocab_bytes = v[6],
+                  .metadata_bytes = v[7],
+                  .kv_bytes = v[8],
+                  .compute_bytes = v[9],
+                  .logits_bytes = v[10],
+                  .small_bytes = v[11],
+                  .staging_bytes = v[12],
+                  .load_peak_bytes = v[13],
+                  .n_ctx = (uint32_t)v[14]}};
+    return true;
+}
+
+static bool take_all(bt_price_cache *cache, const char *at) {
+    static const char base[] = "base ";
+    if (strncmp(at, FIRST_LINE, sizeof FIRST_LINE - 1) != 0) return false;
+    at += sizeof FIRST_LINE - 1;
+    if (strncmp(at, base, sizeof base - 1) != 0) return false;
+    at += sizeof base - 1;
+    if (!take_number(&at, '\n', &cache->base_bytes)) return false;
+    while (*at != '\0' && cache->n < BT_PRICE_CACHE_MAX)
+        if (!take_entry(&at, &cache->entries[cache->n++])) return false;
+    return *at == '\0';
+}
+
+static void read_file(bt_price_cache *cache) {
+    bt_text text;
+    int dir = -1;
+    bt_text_init(&text, FILE_BYTES);
+    if (bt_state_open(false, &dir, NULL) == BT_OK) {
+        bool good = bt_state_read(dir, cache->name, &text, NULL) == BT_OK && take_all(cache, bt_text_str(&text));
+        if (!good) {
+            cache->n = 0;
+            cache->base_bytes = 0;
+        }
+        (void)bt_os_close(dir);
+    }
+    bt_text_done(&text);
+}
+
+bt_price_cache *bt_price_cache_open(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
+                                    bt_arena *arena) {
+    bt_price_cache *cache = bt_arena_alloc(arena, sizeof *cache);
+    if (!cache) return NULL;
+    *cache = (bt_price_cache){.n = 0};
+    make_name(cache, facts, wishes, n_threads);
+    read_file(cache);
+    return cache;
+}
+
+/* ---- using ---- */
+
+uint32_t bt_price_cache_count(const bt_price_cache *cache) {
+    return cache ? cache->n : 0;
+}
+
+static bool same_point(const bt_price_point *a, const bt_price_point *b) {
+    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->n_parallel == b->n_parallel &&
+           a->n_outputs_max == b->n_outputs_max && a->type_k == b->type_k && a->type_v == b->type_v;
+}
+
+const bt_price *bt_price_cache_find(const bt_price_cache *cache, const bt_price_point *point) {
+    for (uint32_t i = 0; cache && i < cache->n; i++)
+        if (same_point(&cache->entries[i].point, point)) return &cache->entries[i].price;
+    return NULL;
+}
+
+void bt_price_cache_add(bt_price_cache *cache, const bt_price_point *point, const bt_price *price) {
+    if (!cache || price->error.status != BT_OK) return;
+    if (cache->n == BT_PRICE_CACHE_MAX) {
+        cache->n--;
+        memmove(cache->entries, cache->entries + 1, cache->n * sizeof *cache->entries);
+    }
+    cache->entries[cache->n++] = (entry){*point, *price};
+    cache->changed = true;
+}
+
+uint64_t bt_price_cache_base(bt_price_cache *cache, uint64_t measured_bytes) {
+    if (!cache) return measured_bytes;
+    uint64_t low = measured_bytes < cache->base_bytes ? measured_bytes : cache->base_bytes;
+    uint64_t high = measured_bytes < cache->base_bytes ? cache->base_bytes : measured_bytes;
+    if (high - low <= BASE_NEAR_BYTES) return cache->base_bytes;
+    cache->base_bytes = measured_bytes;
+    cache->changed = true;
+    return measured_bytes;
+}
+
+/* ---- writing ---- */
+
+static void put_all(const bt_price_cache *cache, bt_text *text) {
+    bt_text_add(text, FIRST_LINE);
+    bt_text_addf(text, "base %" PRIu64 "\n", cache->base_bytes);
+    for (uint32_t i = 0; i < cache->n; i++) {
+        const bt_price_point *at = &cache->entries[i].point;
+        const bt_price *p = &cache->entries[i].price;
+        bt_text_addf(text, "%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32, at->n_ctx,
+                     at->n_ubatch, at->n_parallel, at->n_outputs_max, at->type_k, at->type_v);
+        bt_text_addf(text,
+                     " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                     " %" PRIu32 "\n",
+                     p->vocab_bytes, p->metadata_bytes, p->kv_bytes, p->compute_bytes, p->logits_bytes, p->small_bytes,
+                     p->staging_bytes, p->load_peak_bytes, p->n_ctx);
+    }
+}
+
+void bt_price_cache_save(bt_price_cache *cache) {
+    if (!cache || !cache->changed) return;
+    bt_text text;
+    bt_error err = {0};
+    int dir = -1;
+    bt_text_init(&text, FILE_BYTES);
+    put_all(cache, &text);
+    bt_status status = text.failed ? BT_E_NOMEM : bt_state_open(true, &dir, &err);
+    if (status == BT_OK) {
+        status = bt_state_write(dir, cache->name, bt_text_str(&text), text.n_bytes, &err);
+        bt_state_trim(dir, PREFIX, N_FILES_MAX);
+        (void)bt_os_close(dir);
+    }
+    if (status != BT_OK) bt_log(BT_LOG_INFO, "the prices of this model are not kept: %s", err.text);
+    cache->changed = false;
+    bt_text_done(&text);
+}
