@@ -26,8 +26,6 @@ RATIO_LOW = 0.9  # C4
 # Tokens left for generation, about: enough that the text says something, few enough that streaming it takes no minutes.
 ANSWER_LOW, ANSWER_HIGH = 16, 48
 THREADS = len(os.sched_getaffinity(0))
-TRIES = 5  # for what another dry run may see differently
-EXIT_REFUSED = 3
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -83,16 +81,14 @@ def is_refused(model, budget, *args):
 
 
 def exact_ladder(model, *args):
-    """The ladder, its minimum tried: that budget is planned, one byte less is refused. And how often it was asked.
+    """The ladder, its minimum tried: that budget is planned, one byte less is refused.
 
-    Two dry runs may differ: the kernel keeps VmHWM, by which the loading peak is measured, to some hundred KiB. So the
-    question is asked again before it counts as wrong."""
-    for asked in range(1, TRIES + 1):
-        rungs = harness.ladder(model, *args)
-        low = rungs["minimum"]
-        if is_refused(model, low - 1, *args) and not is_refused(model, low, *args):
-            return rungs, asked
-    raise AssertionError(f"{model.name}: no printed minimum of {TRIES} was exact, the last {low}")
+    Prices of dry runs are kept (docs/decisions/013), so each answer is the first one's."""
+    rungs = harness.ladder(model, *args)
+    low = rungs["minimum"]
+    if not is_refused(model, low - 1, *args) or is_refused(model, low, *args):
+        raise AssertionError(f"{model.name}: the printed minimum {low} is not exact")
+    return rungs
 
 
 # ---- one run --------------------------------------------------------------------------------------------------------
@@ -128,16 +124,7 @@ def command(model, prompt, budget, *args):
 
 
 def measure(model, prompt, budget, limit, *args, timeout_s=600):
-    """The row of a run in a group of that limit (None: none), its file cold, no swap. A refusal is asked again, as
-    exact_ladder does; `asked` says how often."""
-    for asked in range(1, TRIES + 1):
-        row = measure_once(model, prompt, budget, limit, *args, timeout_s=timeout_s) | {"asked": asked}
-        if row["status"] != EXIT_REFUSED:
-            break
-    return row
-
-
-def measure_once(model, prompt, budget, limit, *args, timeout_s):
+    """The row of a run in a group of that limit (None: none), its file cold, no swap."""
     with tempfile.NamedTemporaryFile(suffix=".json") as stats:
         cgroup_box.drop_cache(model)
         result = cgroup_box.run(command(model, prompt, budget, "--stats", stats.name, *args), limit_bytes=limit,

@@ -126,7 +126,7 @@ class Matrix:
                                 lambda: contract.exact_ladder(setting.model, *setting.args))
 
     def budget(self, setting, index):
-        rungs, _ = self.ladder(setting)
+        rungs = self.ladder(setting)
         low, high = rungs["minimum"], rungs["all-pinned"]
         return low + (high - low) * index // (N_BUDGETS - 1)
 

@@ -134,7 +134,7 @@ def check(checks, toy, folder):
     toy.write(model)
     prompt.write_text(toy.text)
     at_minimum = 0.0 in toy.places
-    rungs = contract.exact_ladder(model, *toy.plan_args())[0] if at_minimum else harness.ladder(model, *toy.plan_args())
+    rungs = contract.exact_ladder(model, *toy.plan_args()) if at_minimum else harness.ladder(model, *toy.plan_args())
     low, high = rungs["minimum"], rungs["all-pinned"]
     budgets = [low + int((high - low) * place) for place in toy.places]
     rows = []
