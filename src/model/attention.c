@@ -188,7 +188,8 @@ static void widest_values(const geometry *g, bt_facts *facts) {
     }
 }
 
-static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts, bt_error *err) {
+/* Latent attention: one row for all heads, of older files only where both lengths are given; and its indexer's. */
+static bt_status read_latent(geometry *g, bt_facts *facts, bt_error *err) {
     uint32_t mla_k = u32_or(g, "attention.key_length_mla", 0), mla_v = u32_or(g, "attention.value_length_mla", 0);
     if ((g->row->flags & BT_LATENT) && (mla_k != 0) != (mla_v != 0))
         return refuse(g, err, "attention.key_length_mla and value_length_mla: one is missing");
@@ -198,6 +199,11 @@ static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts,
         if (!facts->latent || g->index_width == 0 || g->index_width > INT16_MAX)
             return refuse(g, err, "attention.indexer.key_length: no indexer, or none beside latent attention");
     }
+    return BT_OK;
+}
+
+static bt_status fill_attention(geometry *g, const bool *no_kv, bt_facts *facts, bt_error *err) {
+    BT_TRY(read_latent(g, facts, err));
     BT_TRY(read_lengths(g, err));
     BT_TRY(read_window(g, err));
     BT_TRY(read_pattern(g, err));
