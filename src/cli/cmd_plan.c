@@ -41,10 +41,15 @@ typedef struct work {
     bt_plan plan;
 } work;
 
+/* What a conversation needs depends on the model's template: there is no formula for it. */
+static bool is_exact(const bt_cli_options *options) {
+    return options->exact || options->wishes.chat;
+}
+
 static bt_status make_plan(const bt_cli_options *options, const bt_facts *facts, uint64_t base_bytes, bt_arena *arena,
                            work *w, bt_error *err) {
     BT_TRY(bt_planning_machine(options, &w->machine, err));
-    if (options->exact)
+    if (is_exact(options))
         return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->plan, err);
     return bt_planning_make(options, facts, &w->machine, arena, &w->plan, err);
 }
@@ -70,7 +75,7 @@ static bt_status measure_base(uint64_t *ret_bytes, bt_error *err) {
 int bt_cmd_plan(const bt_cli_options *options, bt_option_result *args) {
     bt_error err = {0};
     uint64_t base_bytes = 0;
-    if (options->exact && measure_base(&base_bytes, &err) != BT_OK) return bt_cli_fail(&err);
+    if (is_exact(options) && measure_base(&base_bytes, &err) != BT_OK) return bt_cli_fail(&err);
     bt_facts *facts = NULL;
     if (bt_facts_open(args->args[0], &facts, &err) != BT_OK) return bt_cli_fail_model(&err, args->args[0]);
     int code = 0;

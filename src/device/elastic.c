@@ -202,11 +202,16 @@ bt_status bt_elastic_lend(bt_device *device, bt_buffer *buffer, bt_error *err) {
     if (!lender)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, bytes, 0, "no memory for the pages of a buffer of %s",
                        BT_SIZE(bytes));
-    /* Nothing of it is meant to be kept: caches were cleared, and no graph has run. */
-    (void)bt_os_drop(buffer->memory->mapping->base, buffer->memory->mapping->bytes);
-    bt_account_lend(device->account, buffer->memory->mapping);
     buffer->lender = lender;
-    return BT_OK;
+    if (device->phase == BT_PHASE_CONTEXT) {
+        /* Nothing of it is meant to be kept: caches were cleared, and no graph has run. */
+        (void)bt_os_drop(buffer->memory->mapping->base, bytes);
+        bt_account_lend(device->account, buffer->memory->mapping);
+        return BT_OK;
+    }
+    /* Made later, for a graph larger than those libllama had foreseen: its inputs stand in it already. */
+    bt_account_lend(device->account, buffer->memory->mapping);
+    return bt_elastic_touch(device, buffer, 0, bytes, err);
 }
 
 void bt_elastic_forget(bt_device *device, bt_buffer *buffer) {

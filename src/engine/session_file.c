@@ -308,8 +308,12 @@ uint64_t bt_session_file_heap_bytes(const bt_facts *facts, const bt_wishes *wish
     for (uint32_t i = 0; facts->kv_known && i < facts->n_block; i++) {
         uint64_t k = rows_bytes(facts->kv[i].k_width, wishes->type_k, n_ctx);
         uint64_t v = rows_bytes(facts->kv[i].v_width, wishes->type_v, n_ctx);
-        largest = bt_max_u64(largest, bt_max_u64(k, v));
+        /* of recurrent blocks, the state of the one sequence: F32, the same at any context */
+        uint64_t conv = (uint64_t)facts->kv[i].conv_width * sizeof(float);
+        uint64_t ssm = (uint64_t)facts->kv[i].ssm_width * sizeof(float);
+        largest = bt_max_u64(largest, bt_max_u64(bt_max_u64(k, v), bt_max_u64(conv, ssm)));
         if (k > 0) smallest = bt_min_u64(smallest, bt_min_u64(k, v));
+        if (conv > 0 || ssm > 0) smallest = bt_min_u64(smallest, bt_min_u64(conv, ssm));
     }
     /* An architecture without a formula: twice the width of its residual stream, in full precision. */
     if (!facts->kv_known) return bt_sat_mul_u64((uint64_t)facts->n_embd * 2 * sizeof(float), n_ctx);

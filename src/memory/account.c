@@ -35,6 +35,7 @@ typedef struct account_line {
     uint64_t cap_bytes;
     uint64_t reserved_bytes;
     uint64_t committed_bytes; /* charged by mappings */
+    uint64_t lendable_bytes;  /* may be charged again by those that lend */
     uint64_t noted_bytes;     /* charged by the last note */
     uint64_t peak_committed_bytes;
     uint64_t resident_bytes; /* of mappings, when last measured */
@@ -172,12 +173,21 @@ static const char *mib(uint64_t bytes, char text[MIB_TEXT]) {
 
 #define MIB(bytes) mib((bytes), (char[MIB_TEXT]){0})
 
-/* May bytes more be charged on a line, of which moved are charged elsewhere already? A move adds nothing to the sum:
- * even an overdrawn budget does not keep a charge on the wrong line. */
-static bt_status check_charge(const bt_account *account, bt_line at, uint64_t bytes, uint64_t moved, bt_error *err) {
+/* Charged, or sure to be asked for again by those that lend. Borrowers hold what is lendable. */
+static uint64_t promised(const bt_account *account) {
+    const bt_lending *lending = &account->lending;
+    return bt_sat_add_u64(account->charged_bytes, bt_sat_sub_u64(lending->lendable_bytes, lending->lent_bytes));
+}
+
+/* May bytes more be charged on a line, of which moved are charged elsewhere already, and own are what a lender takes
+ * back? A move adds nothing to the sum: even an overdrawn budget does not keep a charge on the wrong line. */
+static bt_status check_charge(const bt_account *account, bt_line at, uint64_t bytes, uint64_t moved, uint64_t own,
+                              bt_error *err) {
     const account_line *l = &account->lines[at];
-    uint64_t line_left = bt_sat_sub_u64(l->cap_bytes, line_charge(l));
-    uint64_t budget_left = bt_sat_add_u64(bt_sat_sub_u64(account->budget_bytes, account->charged_bytes), moved);
+    uint64_t line_left =
+        bt_sat_add_u64(bt_sat_sub_u64(l->cap_bytes, bt_sat_add_u64(line_charge(l), l->lendable_bytes)), own);
+    uint64_t budget_left =
+        bt_sat_add_u64(bt_sat_sub_u64(account->budget_bytes, promised(account)), bt_sat_add_u64(moved, own));
     uint64_t left = bt_min_u64(line_left, budget_left);
     if (bytes <= left) return BT_OK;
     if (budget_left <= line_left) {
@@ -210,6 +220,7 @@ static void charge(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
     bt_lending *lending = &account->lending;
     uint64_t lent_back = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
     lending->lendable_bytes -= lent_back;
+    account->lines[mapping->line].lendable_bytes -= lent_back;
     mapping->committed_bytes += bytes;
     account->charged_bytes += bytes; /* <= budget_bytes <= UINT64_MAX: check_charge */
     if (mapping->borrows) {
@@ -225,7 +236,9 @@ static void charge(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
 /* May it be committed on its line and in the sum? A borrower stands on no line. */
 static bt_status check_mapping(const bt_account *account, const bt_mapping *mapping, uint64_t bytes, bt_error *err) {
     BT_TRY(check_lending(account, mapping, bytes, err));
-    return mapping->borrows ? BT_OK : check_charge(account, mapping->line, bytes, 0, err);
+    if (mapping->borrows) return BT_OK;
+    uint64_t own = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
+    return check_charge(account, mapping->line, bytes, 0, own, err);
 }
 
 bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err) {
@@ -249,7 +262,9 @@ static void release(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
     uint64_t given = bt_min_u64(bytes, mapping->committed_bytes);
     uint64_t lendable_before = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
     mapping->committed_bytes -= given;
-    account->lending.lendable_bytes += bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes) - lendable_before;
+    uint64_t lendable_more = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes) - lendable_before;
+    account->lending.lendable_bytes += lendable_more;
+    account->lines[mapping->line].lendable_bytes += lendable_more;
     if (mapping->borrows)
         account->lending.lent_bytes -= given;
     else
@@ -271,13 +286,16 @@ bt_status bt_account_relabel(bt_account *account, bt_mapping *mapping, bt_line l
     bt_status status = BT_OK;
     if (line != mapping->line) {
         uint64_t charge = mapping->committed_bytes;
-        status = check_charge(account, line, charge, charge, err);
+        uint64_t lendable = bt_sat_sub_u64(mapping->lends_bytes, charge);
+        status = check_charge(account, line, charge + lendable, charge + lendable, 0, err);
         if (status == BT_OK) {
             account_line *from = &account->lines[mapping->line];
             account_line *l = &account->lines[line];
             from->committed_bytes -= charge;
+            from->lendable_bytes -= lendable;
             from->reserved_bytes -= mapping->bytes;
             l->committed_bytes += charge;
+            l->lendable_bytes += lendable;
             l->reserved_bytes = bt_sat_add_u64(l->reserved_bytes, mapping->bytes);
             mapping->line = line;
             raise_peak(l);
@@ -304,6 +322,7 @@ static bool lend_end(bt_account *account, bt_mapping *mapping) {
     uint64_t lendable = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
     if (lending->lent_bytes > lending->lendable_bytes - lendable) return false;
     lending->lendable_bytes -= lendable;
+    account->lines[mapping->line].lendable_bytes -= lendable;
     mapping->lends_bytes = 0;
     return true;
 }
@@ -332,6 +351,7 @@ void bt_account_unmap(bt_account *account, bt_mapping *mapping) {
     release(account, mapping, mapping->committed_bytes);
     /* A lender that goes while it lends leaves a debt, which refuses every commit until it is paid back. */
     account->lending.lendable_bytes -= mapping->lends_bytes;
+    account->lines[mapping->line].lendable_bytes -= mapping->lends_bytes;
     mapping->lends_bytes = 0;
     account->lines[mapping->line].reserved_bytes -= mapping->bytes;
     if (mapping->prev)

@@ -2,7 +2,8 @@
  * lines_text.c: planned | reserved | committed | peak, after a run.
  *
  * The peak of a line is its largest measured resident size. Lines peak at different times, so their sum may pass the
- * peak of the process; the residual is what the process held at its peak that no line explains, and is then 0. */
+ * peak of the process; the residual is what the process held at its peak that no line explains, and is then 0. Elastic
+ * pins stand on no line: their memory is planned on those that lend it. */
 #include "base/size.h"
 #include "plan/plan.h"
 #include "report/report.h"
@@ -15,7 +16,12 @@ static void add_line(bt_text *out, const char *name, const uint64_t bytes[4]) {
     bt_text_add(out, "\n");
 }
 
-void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rss_bytes, bt_text *out) {
+static void add_peak(bt_text *out, const char *name, uint64_t bytes) {
+    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", name, "", "", "", BT_SIZE(bytes));
+}
+
+void bt_report_lines_text(const bt_measured *measured, bt_text *out) {
+    const bt_line_use *use = measured->lines;
     uint64_t total[4] = {0};
     bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "line", "planned", "reserved", "committed", "peak");
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
@@ -28,7 +34,7 @@ void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rs
         }
     }
     add_line(out, "total", total);
-    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "process peak", "", "", "", BT_SIZE(peak_rss_bytes));
-    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "residual", "", "", "",
-                 BT_SIZE(bt_sat_sub_u64(peak_rss_bytes, total[3])));
+    if (measured->elastic_peak_bytes > 0) add_peak(out, "elastic pins", measured->elastic_peak_bytes);
+    add_peak(out, "process peak", measured->peak_rss_bytes);
+    add_peak(out, "residual", measured->residual_bytes);
 }

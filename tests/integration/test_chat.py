@@ -179,6 +179,15 @@ def plain_sessions():
     checks.check(counted["prompt_tokens"] == 1, f"only the token that was not decoded yet: {counted['prompt_tokens']}")
 
 
+def planned():
+    """A template has no formula: plan prices a conversation by a dry run, also where that is not asked for."""
+    command = ["plan", harness.SMOLLM2, "--chat", "-c", 8192, "-t", 1, "--json", "--ram-budget", "1M"]
+    plain, exact = (json.loads(harness.burthen(*command, *more).stdout) for more in ([], ["--exact"]))
+    least = [each["ladder"][0]["budget_bytes"] for each in (plain, exact)]
+    checks.check(least[0] == least[1], f"a conversation of 8192 tokens needs {least[1]}, plan says {least[0]}")
+
+
+planned()
 same_as_the_server()
 history()
 injection()

@@ -304,6 +304,32 @@ static void test_lending(void **state) {
     assert_true(bt_account_close(account));
 }
 
+/* What is lendable is promised to its lender: nobody else is given it, on the line or of the budget. */
+static void test_lendable_is_kept_for_its_lender(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 12 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 8 * MIB);
+    bt_mapping *other_kv = map(account, BT_LINE_KV, 8 * MIB);
+    bt_mapping *compute = map(account, BT_LINE_COMPUTE, 8 * MIB);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, kv, 8 * MIB, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    assert_int_equal(bt_account_commit(account, other_kv, 2 * MIB + 1, &err), BT_E_BUDGET); /* the line's cap */
+    assert_int_equal(err.have, 2 * MIB);
+    assert_int_equal(bt_account_commit(account, other_kv, 2 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, compute, 2 * MIB + 1, &err), BT_E_BUDGET); /* the budget */
+    assert_int_equal(err.have, 2 * MIB);
+    assert_int_equal(bt_account_commit(account, compute, 2 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_relabel(account, kv, BT_LINE_PINNED, NULL), BT_OK);
+    assert_int_equal(bt_account_relabel(account, kv, BT_LINE_KV, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, kv, 8 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_committed_bytes(account), 12 * MIB);
+    bt_account_unmap(account, kv);
+    bt_account_unmap(account, other_kv);
+    bt_account_unmap(account, compute);
+    assert_true(bt_account_close(account));
+}
+
 /* A lender that is unmapped while others hold what it lent: nothing more is committed until they gave it back. */
 static void test_lender_that_leaves(void **state) {
     (void)state;
@@ -358,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_close_tells_a_leak),
         cmocka_unit_test(test_impossible_sizes),
         cmocka_unit_test(test_lending),
+        cmocka_unit_test(test_lendable_is_kept_for_its_lender),
         cmocka_unit_test(test_lender_that_leaves),
         cmocka_unit_test(test_borrowed_pages_are_measured_apart),
         cmocka_unit_test(test_threads),
