@@ -102,14 +102,20 @@ static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, con
 
 /* ---- lines ---- */
 
-static void set_line(bt_costs *costs, bt_line line, uint64_t low, uint64_t high, uint32_t ctx_low, uint32_t ctx_high) {
+/* A line through two prices, exact at one end: at the context that was asked for, else at the lowest, since that is
+ * where a minimum is printed. In between and at the other end it is too high by less than a byte a token. */
+static void set_line(const pricing *p, bt_costs *costs, bt_line line, uint64_t low, uint64_t high,
+                     const uint32_t ctx[2]) {
+    bool at_high = p->asked->wishes.n_ctx > 0 && !p->asked->wishes.allow_ctx_reduction;
+    uint64_t range = ctx[1] > ctx[0] ? ctx[1] - ctx[0] : 0;
+    uint64_t rise = range > 0 ? bt_sat_sub_u64(high, low) : 0;
+    uint64_t slope = range > 0 ? (at_high ? rise / range : (rise + range - 1) / range) : 0;
     bt_cost *cost = &costs->line[line];
-    uint64_t slope = 0;
-    if (ctx_high > ctx_low && high > low) slope = (high - low + (ctx_high - ctx_low) - 1) / (ctx_high - ctx_low);
     cost->per_ctx_bytes = slope;
     cost->per_window_bytes = 0;
     cost->floor_bytes = 0;
-    cost->fixed_bytes = bt_sat_sub_u64(bt_max_u64(low, ctx_high > ctx_low ? low : high), slope * ctx_low);
+    cost->fixed_bytes = range == 0 || at_high ? bt_sat_sub_u64(bt_max_u64(low, high), slope * ctx[1])
+                                              : bt_sat_sub_u64(low, slope * ctx[0]);
     cost->source = BT_SOURCE_DRY_RUN;
 }
 
@@ -122,22 +128,23 @@ static uint64_t in_steps(uint64_t bytes) {
 
 /* A cost model whose lines pass through two prices. What a dry run does not price keeps its formula. */
 static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, const bt_price *high, bt_costs *ret) {
-    uint32_t ctx_low = low->n_ctx, ctx_high = high->n_ctx;
+    const uint32_t ctx[2] = {low->n_ctx, high->n_ctx};
+    const uint32_t nowhere[2] = {0, 0};
     *ret = *formula;
     uint64_t base_bytes = in_steps(p->base_bytes);
-    set_line(ret, BT_LINE_BASE, base_bytes, base_bytes, 0, 0);
+    set_line(p, ret, BT_LINE_BASE, base_bytes, base_bytes, nowhere);
     ret->line[BT_LINE_BASE].source = BT_SOURCE_MEASURED;
-    set_line(ret, BT_LINE_VOCAB, in_steps(low->vocab_bytes), in_steps(high->vocab_bytes), ctx_low, ctx_high);
+    set_line(p, ret, BT_LINE_VOCAB, in_steps(low->vocab_bytes), in_steps(high->vocab_bytes), ctx);
     ret->line[BT_LINE_VOCAB].source = BT_SOURCE_MEASURED;
     uint64_t ours = p->facts->arena_bytes;
-    set_line(ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours),
-             ctx_low, ctx_high);
-    set_line(ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx_low, ctx_high);
-    set_line(ret, BT_LINE_COMPUTE, in_steps(low->compute_bytes), in_steps(high->compute_bytes), ctx_low, ctx_high);
-    set_line(ret, BT_LINE_LOGITS, low->logits_bytes, high->logits_bytes, ctx_low, ctx_high);
-    set_line(ret, BT_LINE_OUTPUT_NORM, low->small_bytes, high->small_bytes, ctx_low, ctx_high);
+    set_line(p, ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours),
+             ctx);
+    set_line(p, ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx);
+    set_line(p, ret, BT_LINE_COMPUTE, in_steps(low->compute_bytes), in_steps(high->compute_bytes), ctx);
+    set_line(p, ret, BT_LINE_LOGITS, low->logits_bytes, high->logits_bytes, ctx);
+    set_line(p, ret, BT_LINE_OUTPUT_NORM, low->small_bytes, high->small_bytes, ctx);
     ret->line[BT_LINE_OUTPUT_NORM].source = BT_SOURCE_TENSOR;
-    set_line(ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx_low, ctx_high);
+    set_line(p, ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx);
     ret->load_peak_bytes = base_bytes + in_steps(bt_max_u64(low->load_peak_bytes, high->load_peak_bytes));
     ret->load_peak_bytes = bt_sat_add_u64(ret->load_peak_bytes, bt_companions_held_bytes(formula));
 }
