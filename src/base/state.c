@@ -97,6 +97,20 @@ static int open_folder(char *path, bool create) {
     return rc;
 }
 
+/* Whether a folder that is not there could be made: the nearest one above it can be written. */
+static bool could_make(const char *path) {
+    char above[BT_STATE_PATH_MAX];
+    (void)snprintf(above, sizeof above, "%s", path);
+    for (char *slash = strrchr(above, '/'); slash; slash = strrchr(above, '/')) {
+        *slash = '\0';
+        const char *folder = above[0] != '\0' ? above : "/";
+        if (faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS) == 0)
+            return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+        if (errno != ENOENT) return false;
+    }
+    return false;
+}
+
 bt_status bt_state_open(bool create, int *ret_dir, bt_error *err) {
     char path[BT_STATE_PATH_MAX];
     char first[BT_STATE_PATH_MAX] = "";
@@ -107,9 +121,12 @@ bt_status bt_state_open(bool create, int *ret_dir, bt_error *err) {
             *ret_dir = dir;
             return BT_OK;
         }
-        if (i > 0) continue;
-        memcpy(first, path, sizeof first);
-        first_sys = -dir;
+        if (i == 0) {
+            memcpy(first, path, sizeof first);
+            first_sys = -dir;
+        }
+        /* Where something would be kept nothing is yet: what lies in the next folder is of another home. */
+        if (!create && dir == -ENOENT && could_make(path)) break;
     }
     return bt_fail_sys(err, first_sys, "state_dir", "nothing can be kept in %.200s", first);
 }

@@ -121,7 +121,9 @@ static bool costs_in_range(const bt_costs *costs) {
 static uint64_t logits_bytes(const bt_facts *facts, uint32_t n_ubatch, uint32_t n_parallel) {
     uint64_t row = UINT64_C(4) * facts->n_vocab + (facts->encoder ? UINT64_C(4) * facts->n_embd : 0);
     uint64_t rows = bt_sat_mul_u64(row, facts->encoder ? n_ubatch : n_parallel);
-    return bt_sat_add_u64(rows, SAMPLER_BYTES * facts->n_vocab);
+    /* a page that is touched is held whole (exact prices round in the same way, engine/price.c) */
+    uint64_t pages = bt_sat_add_u64(rows, BT_PAGE_BYTES - 1) / BT_PAGE_BYTES * BT_PAGE_BYTES;
+    return bt_sat_add_u64(pages, SAMPLER_BYTES * facts->n_vocab);
 }
 
 /* Of all schedules, for each tensor. */
