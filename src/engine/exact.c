@@ -388,8 +388,7 @@ static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
 bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
                         bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     pricing p = {.facts = facts, .asked = problem, .base_bytes = base_bytes, .outputs = outputs, .arena = arena};
-    if (problem->n_costs == 0)
-        return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
+    BT_TRY(bt_plan_wishes_check(problem, err)); /* before a context of 2^30 is tried, which takes minutes */
     context_range(&p);
     BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));
     bt_status status = in_stages(&p, ret_plan, err);
