@@ -247,7 +247,7 @@ bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_byte
                               int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
     const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));
     if (n_bytes > PROMPT_BYTES_MAX)
-        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
+        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
                        "a text of %zu bytes is too long to tokenize at once", n_bytes);
     int32_t wanted = -llama_tokenize(vocab, text, (int32_t)n_bytes, NULL, 0, add_special, parse_special);
     if (wanted < 0)
