@@ -266,6 +266,7 @@ typedef struct asked {
 } asked;
 
 static bt_status read_asked(const bt_cli_options *options, asked *a, bt_error *err) {
+    BT_TRY(bt_cli_check_outputs(options, err));
     if (options->prompt) bt_text_add(&a->first, options->prompt);
     if (!options->prompt && options->prompt_file) BT_TRY(bt_cli_read_file(options->prompt_file, &a->first, err));
     if (options->grammar_file) BT_TRY(bt_cli_read_file(options->grammar_file, &a->grammar, err));

@@ -273,6 +273,7 @@ int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
     bt_text grammar;
     bt_text_init(&grammar, PROMPT_MAX_BYTES);
     bt_status status = read_prompt(options, &prompt, &err);
+    if (status == BT_OK) status = bt_cli_check_outputs(options, &err);
     if (status == BT_OK && options->grammar_file) status = bt_cli_read_file(options->grammar_file, &grammar, &err);
     int code = 0;
     if (status == BT_OK)

@@ -22,8 +22,10 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
@@ -47,6 +49,31 @@ bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
                        BT_SIZE(text->max_bytes));
     }
     return BT_OK;
+}
+
+/* Whether a file can be made in the folder of path. Sets errno. */
+static bool can_make(const char *path) {
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* "/" too is a folder */
+    if (n >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (n > 0) {
+        memcpy(folder, path, n);
+        folder[n] = '\0';
+    }
+    return access(folder, W_OK | X_OK) == 0;
+}
+
+bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
+    const char *session = options->session_file; /* written aside and renamed: it is the folder that matters */
+    if (session && !can_make(session))
+        return bt_fail_sys(err, errno, "session_write", "cannot write the session to %s", session);
+    const char *stats = options->stats_file;
+    bool writable = !stats || (access(stats, F_OK) == 0 ? access(stats, W_OK) == 0 : can_make(stats));
+    return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
 }
 
 bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
