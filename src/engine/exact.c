@@ -18,6 +18,7 @@
 #include "base/size.h"
 #include "engine/price.h"
 #include "plan/companions.h"
+#include "plan/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,8 @@ static bool same_point(const bt_price_point *a, const bt_price_point *b) {
 
 /* BT_OK with a price whose error says that libllama cannot have it. */
 static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const bt_price **ret, bt_error *err) {
+    n_ctx =
+        bt_ctx_round(model, n_ctx); /* what libllama makes of it: the rows of logits that it brings are priced too */
     bt_price_point point = {.n_ctx = n_ctx,
                             .n_ubatch = model->n_ubatch,
                             .n_parallel = model->n_parallel,
