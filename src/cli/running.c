@@ -378,7 +378,7 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     if (running->options->quiet) return;
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
-    bt_report_lines_text(measured->lines, measured->peak_rss_bytes, &text);
+    bt_report_lines_text(measured, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
 }

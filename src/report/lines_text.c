@@ -2,7 +2,8 @@
  * lines_text.c: planned | reserved | committed | peak, after a run.
  *
  * The peak of a line is its largest measured resident size. Lines peak at different times, so their sum may pass the
- * peak of the process; the residual is what the process held at its peak that no line explains, and is then 0. */
+ * peak of the process. "lent" is the most that weights held of what other lines did not use yet (--elastic): it is on
+ * no line. The residual is what the process held at its peak that none of this explains. */
 #include "base/size.h"
 #include "plan/plan.h"
 #include "report/report.h"
@@ -15,7 +16,8 @@ static void add_line(bt_text *out, const char *name, const uint64_t bytes[4]) {
     bt_text_add(out, "\n");
 }
 
-void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rss_bytes, bt_text *out) {
+void bt_report_lines_text(const bt_measured *measured, bt_text *out) {
+    const bt_line_use *use = measured->lines;
     uint64_t total[4] = {0};
     bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "line", "planned", "reserved", "committed", "peak");
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
@@ -28,7 +30,12 @@ void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rs
         }
     }
     add_line(out, "total", total);
-    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "process peak", "", "", "", BT_SIZE(peak_rss_bytes));
-    bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", "residual", "", "", "",
-                 BT_SIZE(bt_sat_sub_u64(peak_rss_bytes, total[3])));
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } rows[] = {{"lent", measured->elastic_peak_bytes},
+                {"process peak", measured->peak_rss_bytes},
+                {"residual", measured->residual_bytes}};
+    for (uint32_t i = measured->elastic_peak_bytes > 0 ? 0 : 1; i < sizeof rows / sizeof *rows; i++)
+        bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", rows[i].name, "", "", "", BT_SIZE(rows[i].bytes));
 }

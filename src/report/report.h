@@ -10,8 +10,6 @@
 void bt_report_plan_text(const bt_plan *plan, const bt_facts *facts, bt_text *out);
 void bt_report_facts_text(const bt_facts *facts, bt_text *out);
 void bt_report_machine_text(const bt_machine *machine, bt_text *out);
-/* planned | reserved | committed | peak, one row per line that is not all zero, then the total and the residual. */
-void bt_report_lines_text(const bt_line_use use[BT_LINE_COUNT], uint64_t peak_rss_bytes, bt_text *out);
 
 /* Once, before any other call here: the JSON library's memory goes through base/heap.h from now on. engine_version:
  * what llama.cpp says of itself, named in fingerprints and reports; NULL where none is linked. It must stay readable.
@@ -40,6 +38,9 @@ typedef struct bt_measured {
     uint64_t major_faults, schedules_built, schedules_reused;
     bt_known loop_heap_allocations, loop_heap_growth_bytes; /* from the second token to the last */
 } bt_measured;
+/* planned | reserved | committed | peak, one row per line that is not all zero, then the total, what was
+ * lent, the peak of the process and the residual. */
+void bt_report_lines_text(const bt_measured *measured, bt_text *out);
 
 BT_MUST_CHECK bt_status bt_report_plan_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
                                             char **ret_json, bt_error *err);

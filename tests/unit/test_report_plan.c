@@ -651,7 +651,8 @@ static void test_rates(void **state) {
 
 static void test_lines(void **state) {
     (void)state;
-    bt_line_use use[BT_LINE_COUNT] = {{0}};
+    bt_measured measured = {.peak_rss_bytes = 12582912, .residual_bytes = 1242880};
+    bt_line_use *use = measured.lines;
     use[BT_LINE_KV] = (bt_line_use){.planned_bytes = 4194304,
                                     .reserved_bytes = 8388608,
                                     .committed_bytes = 4194304,
@@ -661,7 +662,7 @@ static void test_lines(void **state) {
     use[BT_LINE_BASE] = (bt_line_use){.planned_bytes = 8388608, .peak_resident_bytes = 7340032};
     bt_text text;
     bt_text_init(&text, 1u << 16);
-    bt_report_lines_text(use, 12582912, &text);
+    bt_report_lines_text(&measured, &text);
     assert_string_equal(bt_text_str(&text),
                         "  line                    planned     reserved    committed         peak\n"
                         "  base                    8.0 MiB          0 B          0 B      7.0 MiB\n"
@@ -669,6 +670,12 @@ static void test_lines(void **state) {
                         "  total                  12.0 MiB      8.0 MiB      4.0 MiB     10.8 MiB\n"
                         "  process peak                                                  12.0 MiB\n"
                         "  residual                                                       1.2 MiB\n");
+    text.n_bytes = 0;
+    measured.elastic_peak_bytes = 1048576;
+    bt_report_lines_text(&measured, &text);
+    assert_non_null(strstr(bt_text_str(&text),
+                           "  lent                                                           1.0 MiB\n"
+                           "  process peak                                                  12.0 MiB\n"));
     bt_text_done(&text);
 }
 
