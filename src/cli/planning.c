@@ -14,6 +14,7 @@
 #include "engine/exact.h"
 #include "engine/speed.h"
 #include "model/projector.h"
+#include "model/types.h"
 #include "plan/choices.h"
 #include "plan/companions.h"
 #include "plan/costs.h"
@@ -245,6 +246,19 @@ static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, 
                    BT_SIZE(plan->planned_bytes), BT_SIZE(budget.bytes), budget.source);
 }
 
+/* What libllama would stop at: numbers and types that no plan of ours has, and that an edited one may. */
+static bt_status check_runs(const bt_plan *plan, const char *path, bt_error *err) {
+    const char *wrong = NULL;
+    if (plan->n_batch == 0) wrong = "batch.n_batch";
+    if (plan->n_ubatch == 0) wrong = "batch.n_ubatch";
+    if (plan->n_ctx == 0) wrong = "ctx.effective";
+    if (!bt_type_is_cache(plan->type_k)) wrong = "kv.type_k";
+    if (!bt_type_is_cache(plan->type_v)) wrong = "kv.type_v";
+    if (!wrong) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s is nothing that can be run", path,
+                   wrong);
+}
+
 bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                            bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_text text;
@@ -272,6 +286,7 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
                        plan.draft.file[0] ? "a draft model," : "a projector,",
                        plan.draft.file[0] ? plan.draft.file : plan.mmproj.file);
     }
+    BT_TRY(check_runs(&plan, options->plan_file, err));
     BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,

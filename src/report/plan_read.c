@@ -125,8 +125,6 @@ static void read_shape(bt_json_in *in, const json_t *root, bt_plan *plan) {
     const json_t *batch = section(in, root, "batch");
     (void)bt_json_u32(in, batch, "n_batch", CTX_MAX, &plan->n_batch);
     (void)bt_json_u32(in, batch, "n_ubatch", CTX_MAX, &plan->n_ubatch);
-    if (in->status == BT_OK && (plan->n_batch == 0 || plan->n_ubatch == 0))
-        bt_json_wrong(in, plan->n_batch == 0 ? "n_batch" : "n_ubatch", "at least 1 is wanted");
     const json_t *kv = section(in, root, "kv");
     read_type(in, kv, "type_k", &plan->type_k);
     read_type(in, kv, "type_v", &plan->type_v);
