@@ -30,6 +30,7 @@ static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *use
     bt_chat *chat = user;
     bt_terminal_write(&chat->out, bytes, n_bytes);
     if (fflush(chat->out.stream) != 0) { /* a character may go on in the next token: what waits is not flushed */
+        chat->out_failed_sys = errno;
         chat->out_failed = true;
         return false;
     }
@@ -89,7 +90,10 @@ static void take_turn(bt_chat *chat, const char *text, size_t n_bytes) {
     bt_error err = {0};
     bt_status status = bt_conversation_say(chat->conversation, text, n_bytes, &params, &turn, &err);
     if (status == BT_OK || turn.generated.n_generated > 0) bt_terminal_write(&chat->out, "\n", 1);
-    if (!bt_terminal_flush(&chat->out)) chat->out_failed = true;
+    if (!bt_terminal_flush(&chat->out) && !chat->out_failed) {
+        chat->out_failed_sys = errno;
+        chat->out_failed = true;
+    }
     if (status == BT_OK) {
         count(chat, &turn);
         tell(chat, &turn);
@@ -222,7 +226,7 @@ static int finish(bt_chat *chat) {
         bt_running_write_stats(&chat->running, &measured, &chat->text, chat->tokens, chat->n_tokens, &err) != BT_OK)
         code = bt_cli_fail(&err);
     if (chat->out_failed && chat->leave_code == 0) {
-        (void)bt_fail_sys(&err, EPIPE, "stdout", "cannot write to standard output");
+        (void)bt_fail_sys(&err, chat->out_failed_sys, "stdout", "cannot write to standard output");
         code = bt_cli_fail(&err);
     }
     return chat->leave_code ? chat->leave_code : code;
@@ -262,12 +266,13 @@ typedef struct asked {
 } asked;
 
 static bt_status read_asked(const bt_cli_options *options, asked *a, bt_error *err) {
+    BT_TRY(bt_cli_check_outputs(options, err));
     if (options->prompt) bt_text_add(&a->first, options->prompt);
     if (!options->prompt && options->prompt_file) BT_TRY(bt_cli_read_file(options->prompt_file, &a->first, err));
     if (options->grammar_file) BT_TRY(bt_cli_read_file(options->grammar_file, &a->grammar, err));
     if (options->chat_template_file) BT_TRY(bt_cli_read_file(options->chat_template_file, &a->template, err));
     return a->first.failed
-               ? bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, FILE_BYTES_MAX, "the prompt is too long")
+               ? bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, FILE_BYTES_MAX, "the prompt is too long")
                : BT_OK;
 }
 

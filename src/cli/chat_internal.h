@@ -16,6 +16,7 @@ typedef struct bt_chat {
     int leave_code;   /* of the signal that ends it, or 0 */
     int fail_code;    /* of the last turn that failed, or 0 */
     bool out_failed;
+    int out_failed_sys; /* its errno */
     /* for --stats */
     bool keeps;
     bt_text text;

@@ -7,15 +7,23 @@
 #include "cli/running.h"
 #include "engine/perplexity.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define TEXT_MAX_BYTES (64u << 20) /* what one tokenization takes (engine/session.c) */
 
 static bool on_chunk(uint32_t chunk, uint32_t n_chunks, double value, void *user) {
+    int *failed_sys = user;
     (void)n_chunks;
-    (void)user;
     (void)printf("[%u]%.4lf,", chunk + 1, value);
-    return fflush(stdout) == 0 && bt_running_signal() == 0;
+    if (fflush(stdout) != 0) *failed_sys = errno;
+    return *failed_sys == 0 && bt_running_signal() == 0;
+}
+
+static int fail_output(int sys) {
+    bt_error err = {0};
+    (void)bt_fail_sys(&err, sys, "stdout", "cannot write to standard output");
+    return bt_cli_fail(&err);
 }
 
 static int score(bt_running *running, const bt_text *text) {
@@ -23,13 +31,17 @@ static int score(bt_running *running, const bt_text *text) {
     int32_t *tokens = NULL;
     uint32_t n = 0;
     bt_perplexity result;
+    int failed_sys = 0;
+    uint32_t n_chunk = running->options->wishes.n_ctx;
+    if (n_chunk == 0) n_chunk = running->plan.n_ctx;
     bt_status status =
         bt_session_tokenize(running->engine, bt_text_str(text), text->n_bytes, true, false, &tokens, &n, &err);
     uint32_t max_chunks = running->options->n_chunks < 0 ? UINT32_MAX : (uint32_t)running->options->n_chunks;
     if (status == BT_OK)
-        status = bt_perplexity_compute(running->session, tokens, n, running->plan.n_ubatch, max_chunks, on_chunk, NULL,
-                                       &result, &err);
+        status = bt_perplexity_compute(running->session, tokens, n, n_chunk, running->plan.n_ubatch, max_chunks,
+                                       on_chunk, &failed_sys, &result, &err);
     bt_heap_free(tokens);
+    if (failed_sys != 0) return fail_output(failed_sys);
     if (status != BT_OK) return bt_running_fail(&err);
     (void)printf("\nFinal estimate: PPL = %.4lf +/- %.5lf\n", result.value, result.error);
     bt_measured measured;
@@ -37,7 +49,7 @@ static int score(bt_running *running, const bt_text *text) {
     bt_running_measure(running, &measured);
     bt_running_print_lines(running, &measured);
     bt_running_keep(running, &measured);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return fflush(stdout) == 0 ? 0 : fail_output(errno);
 }
 
 /* Load, score, close. */
@@ -58,6 +70,8 @@ static int open_and_score(const bt_cli_options *options, const char *model, cons
 }
 
 static bt_status read_text(const bt_cli_options *options, bt_text *text, bt_error *err) {
+    if (options->n_chunks == 0)
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0, "--chunks wants -1 or at least 1, not \"0\"");
     if (!options->prompt_file)
         return bt_fail(err, BT_E_ARG, "file_missing", BT_MEASURE_NONE, 0, 0, "perplexity needs a text: -f FILE");
     return bt_cli_read_file(options->prompt_file, text, err);

@@ -31,6 +31,7 @@ typedef struct output {
     uint32_t n_tokens;
     bool keeps; /* for --stats */
     bool failed;
+    int failed_sys; /* its errno */
     /* for --session: what the context holds, and what was generated last and is not in it yet */
     int32_t *all;
     uint32_t n_all, n_all_max;
@@ -41,6 +42,7 @@ static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *use
     bt_terminal_write(&out->terminal, bytes, n_bytes);
     /* not bt_terminal_flush: a character may go on in the next token */
     if (fflush(out->terminal.stream) != 0) {
+        out->failed_sys = errno;
         out->failed = true;
         return false;
     }
@@ -65,8 +67,7 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
         BT_TRY(bt_cli_read_file(options->prompt_file ? options->prompt_file : "-", prompt, err));
     }
     if (prompt->failed)
-        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, 0, PROMPT_MAX_BYTES,
-                       "the prompt is too long");
+        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, PROMPT_MAX_BYTES, "the prompt is too long");
     return BT_OK;
 }
 
@@ -206,7 +207,10 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     count(generated, &measured);
     bt_running_measure(running, &measured);
     if (generated->n_generated > 0) bt_terminal_write(&out->terminal, "\n", 1);
-    if (!bt_terminal_flush(&out->terminal)) out->failed = true;
+    if (!bt_terminal_flush(&out->terminal) && !out->failed) {
+        out->failed_sys = errno;
+        out->failed = true;
+    }
     bt_running_print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
     bt_running_keep(running, &measured);
@@ -217,7 +221,7 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
         code == 0)
         code = bt_cli_fail(&stats_err);
     if (out->failed && code == 0) {
-        (void)bt_fail_sys(err, EPIPE, "stdout", "cannot write to standard output");
+        (void)bt_fail_sys(err, out->failed_sys, "stdout", "cannot write to standard output");
         code = bt_cli_fail(err);
     }
     if (code == 0 && bt_running_signal() != 0) code = 128 + bt_running_signal();
@@ -269,6 +273,7 @@ int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
     bt_text grammar;
     bt_text_init(&grammar, PROMPT_MAX_BYTES);
     bt_status status = read_prompt(options, &prompt, &err);
+    if (status == BT_OK) status = bt_cli_check_outputs(options, &err);
     if (status == BT_OK && options->grammar_file) status = bt_cli_read_file(options->grammar_file, &grammar, &err);
     int code = 0;
     if (status == BT_OK)

@@ -12,6 +12,8 @@
 #include "base/heap.h"
 
 #include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,9 +49,17 @@ static char *prompt_of(EditLine *editor) {
     return input ? input->prompt : (char *)(uintptr_t)"";
 }
 
+/* libedit takes bytes for characters of the locale, and drops those that are none: in the "C" locale of a program that
+ * sets none, or of a user that has none, every letter beyond ASCII. Only characters are touched: numbers stay. */
+static void set_characters(void) {
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "ANSI_X3.4-1968") == 0)
+        (void)setlocale(LC_CTYPE, "C.UTF-8"); /* not there: as before */
+}
+
 static void open_editor(bt_input *input) {
     HistEvent event;
     if (isatty(STDERR_FILENO) != 1) return;
+    set_characters();
     input->editor = el_init("burthen", stdin, stderr, stderr);
     input->history = input->editor ? history_init() : NULL;
     if (!input->history) return;

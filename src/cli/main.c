@@ -4,7 +4,8 @@
  *   argv -> command (table) -> options (table) -> arguments counted -> log opened -> call -> exit code
  *
  * Here, once, the JSON library's memory is led through base/heap.h (bt_report_init). Nothing else is set up for all
- * commands: what a command needs, it opens. No locale is set, so that numbers look the same everywhere. */
+ * commands: what a command needs, it opens. No locale is set (but what a
+ * character is, where lines are edited), so that numbers look the same everywhere. */
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"

@@ -14,6 +14,7 @@
 #include "engine/exact.h"
 #include "engine/speed.h"
 #include "model/projector.h"
+#include "model/types.h"
 #include "plan/choices.h"
 #include "plan/companions.h"
 #include "plan/costs.h"
@@ -22,8 +23,10 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
@@ -43,10 +46,35 @@ bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     if (!standard) (void)fclose(file); /* only read */
     if (sys) return bt_fail_sys(err, sys, "file", "cannot read %s", path);
     if (text->failed) {
-        return bt_fail(err, BT_E_LIMIT, "file", BT_MEASURE_BYTES, 0, text->max_bytes, "%s is larger than %s", path,
+        return bt_fail(err, BT_E_ARG, "file", BT_MEASURE_BYTES, 0, text->max_bytes, "%s is larger than %s", path,
                        BT_SIZE(text->max_bytes));
     }
     return BT_OK;
+}
+
+/* Whether a file can be made in the folder of path. Sets errno. */
+static bool can_make(const char *path) {
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* "/" too is a folder */
+    if (n >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (n > 0) {
+        memcpy(folder, path, n);
+        folder[n] = '\0';
+    }
+    return access(folder, W_OK | X_OK) == 0;
+}
+
+bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
+    const char *session = options->session_file; /* written aside and renamed: it is the folder that matters */
+    if (session && !can_make(session))
+        return bt_fail_sys(err, errno, "session_write", "cannot write the session to %s", session);
+    const char *stats = options->stats_file;
+    bool writable = !stats || (access(stats, F_OK) == 0 ? access(stats, W_OK) == 0 : can_make(stats));
+    return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
 }
 
 bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
@@ -220,6 +248,19 @@ static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, 
                    BT_SIZE(plan->planned_bytes), BT_SIZE(budget.bytes), budget.source);
 }
 
+/* What libllama would stop at: numbers and types that no plan of ours has, and that an edited one may. */
+static bt_status check_runs(const bt_plan *plan, const char *path, bt_error *err) {
+    const char *wrong = NULL;
+    if (plan->n_batch == 0) wrong = "batch.n_batch";
+    if (plan->n_ubatch == 0) wrong = "batch.n_ubatch";
+    if (plan->n_ctx == 0) wrong = "ctx.effective";
+    if (!bt_type_is_cache(plan->type_k)) wrong = "kv.type_k";
+    if (!bt_type_is_cache(plan->type_v)) wrong = "kv.type_v";
+    if (!wrong) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s is nothing that can be run", path,
+                   wrong);
+}
+
 bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
                            bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_text text;
@@ -247,6 +288,7 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
                        plan.draft.file[0] ? "a draft model," : "a projector,",
                        plan.draft.file[0] ? plan.draft.file : plan.mmproj.file);
     }
+    BT_TRY(check_runs(&plan, options->plan_file, err));
     BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,

@@ -130,7 +130,7 @@ bt_status bt_chat_tokens(const struct llama_vocab *vocab, const bt_rendered *ren
     if (status != BT_OK) return status;
     *ret_n = c.n;
     if (c.n <= n_max) return BT_OK;
-    return bt_fail(err, BT_E_LIMIT, "chat_full", BT_MEASURE_TOKENS, c.n, n_max,
+    return bt_fail(err, BT_E_ARG, "chat_full", BT_MEASURE_TOKENS, c.n, n_max,
                    "the conversation with this turn has %u tokens, the context has room for %u and an answer: /undo or "
                    "/clear makes room, a larger -c holds more",
                    c.n, n_max);

@@ -100,7 +100,7 @@ bt_status bt_conversation_price(const struct llama_model *model, const char *tem
 
 static bt_status push(bt_conversation *c, const char *role, const char *text, size_t n_bytes, bt_error *err) {
     if (c->n_messages >= MESSAGES_MAX)
-        return bt_fail(err, BT_E_LIMIT, "chat_full", BT_MEASURE_ITEMS, MESSAGES_MAX + 1u, MESSAGES_MAX,
+        return bt_fail(err, BT_E_ARG, "chat_full", BT_MEASURE_ITEMS, MESSAGES_MAX + 1u, MESSAGES_MAX,
                        "a conversation holds at most %u messages: /clear makes room", MESSAGES_MAX);
     if (c->n_messages == c->n_room) {
         bt_message *more = bt_heap_resize(c->messages, (size_t)(c->n_room + MESSAGES_STEP) * sizeof *more);

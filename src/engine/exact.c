@@ -18,6 +18,7 @@
 #include "base/size.h"
 #include "engine/price.h"
 #include "plan/companions.h"
+#include "plan/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,8 @@ static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *r
 
 /* BT_OK with a price whose error says that libllama cannot have it. */
 static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const bt_price **ret, bt_error *err) {
+    n_ctx =
+        bt_ctx_round(model, n_ctx); /* what libllama makes of it: the rows of logits that it brings are priced too */
     bt_price_point point = {.n_ctx = n_ctx,
                             .n_ubatch = model->n_ubatch,
                             .n_parallel = model->n_parallel,
@@ -417,8 +420,7 @@ bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64
                  .cache = cache,
                  .n_threads = n_threads,
                  .arena = arena};
-    if (problem->n_costs == 0)
-        return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
+    BT_TRY(bt_plan_wishes_check(problem, err)); /* before a context of 2^30 is tried, which takes minutes */
     context_range(&p);
     /* Loading goes on in the child while the first plans are made, unless they will not need it. */
     if (bt_price_cache_count(cache) == 0) BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));

@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+#define CHUNK_MIN 3u /* below it the second half of a chunk predicts nothing */
+
 uint32_t bt_perplexity_outputs(uint32_t n_ctx, uint32_t n_ubatch) {
     return (uint32_t)bt_min_u64(n_ctx - n_ctx / 2, n_ubatch);
 }
@@ -77,10 +79,14 @@ static bt_status score_all(scorer *s, const int32_t *tokens, uint32_t n_chunks,
     return BT_OK;
 }
 
-bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint32_t n_tokens, uint32_t n_ubatch,
-                                uint32_t max_chunks, bool (*on_chunk)(uint32_t, uint32_t, double, void *), void *user,
-                                bt_perplexity *ret, bt_error *err) {
-    uint32_t n_ctx = bt_session_n_ctx(session);
+bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint32_t n_tokens, uint32_t n_chunk,
+                                uint32_t n_ubatch, uint32_t max_chunks,
+                                bool (*on_chunk)(uint32_t, uint32_t, double, void *), void *user, bt_perplexity *ret,
+                                bt_error *err) {
+    uint32_t n_ctx = (uint32_t)bt_min_u64(n_chunk, bt_session_n_ctx(session));
+    if (n_ctx < CHUNK_MIN)
+        return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, CHUNK_MIN, n_ctx,
+                       "a context of %u tokens scores nothing; at least %u are needed", n_ctx, CHUNK_MIN);
     if (n_tokens / 2 < n_ctx)
         return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, 2 * (uint64_t)n_ctx, n_tokens,
                        "the text has %u tokens; with a context of %u at least %u are needed", n_tokens, n_ctx,

@@ -13,6 +13,7 @@
 
 #include "llama.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define PROMPT_BYTES_MAX (64u << 20) /* text that is tokenized at once; far over any context */
@@ -170,8 +171,9 @@ uint32_t bt_session_keep(bt_session *session, uint32_t n) {
 
 bt_status bt_session_state_save(bt_session *session, const char *path, const int32_t *tokens, uint32_t n,
                                 bt_error *err) {
+    errno = 0;
     if (llama_state_seq_save_file(session->context, path, 0, tokens, n) > 0) return BT_OK;
-    return bt_fail(err, BT_E_IO, "session_write", BT_MEASURE_NONE, 0, 0, "cannot write the session to %s", path);
+    return bt_fail_sys(err, errno ? errno : EIO, "session_write", "cannot write the session to %s", path);
 }
 
 bt_status bt_session_state_load(bt_session *session, const char *path, int32_t *tokens, uint32_t n_max, uint32_t *ret_n,
@@ -247,7 +249,7 @@ bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_byte
                               int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
     const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));
     if (n_bytes > PROMPT_BYTES_MAX)
-        return bt_fail(err, BT_E_LIMIT, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
+        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
                        "a text of %zu bytes is too long to tokenize at once", n_bytes);
     int32_t wanted = -llama_tokenize(vocab, text, (int32_t)n_bytes, NULL, 0, add_special, parse_special);
     if (wanted < 0)

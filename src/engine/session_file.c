@@ -223,7 +223,7 @@ static bt_status read_fields(const char *path, reader *r, const bt_facts *facts,
     uint32_t n_pending = take_u32(r);
     if (r->failed || n_pending > r->n_left / sizeof(uint32_t)) return malformed(path, err);
     if (ret->n_decoded > n_ctx)
-        return bt_fail(err, BT_E_LIMIT, "session_ctx", BT_MEASURE_TOKENS, ret->n_decoded, n_ctx,
+        return bt_fail(err, BT_E_ARG, "session_ctx", BT_MEASURE_TOKENS, ret->n_decoded, n_ctx,
                        "the session in %s has %u tokens, the context holds %u", path, ret->n_decoded, n_ctx);
     ret->n_tokens = ret->n_decoded + n_pending;
     ret->tokens = bt_heap_array((size_t)ret->n_tokens + 1, sizeof *ret->tokens);

@@ -161,6 +161,12 @@ static void alternatives_make(maker *m, const bt_wishes *wishes) {
 }
 
 static bt_status types_check(const bt_facts *facts, const bt_wishes *wishes, bt_error *err) {
+    const uint32_t asked[] = {wishes->type_k, wishes->type_v};
+    for (uint32_t i = 0; i < 2; i++)
+        if (asked[i] != BT_TYPE_AUTO && !bt_type_is_cache(asked[i]))
+            return bt_fail(err, BT_E_ARG, "kv_type", BT_MEASURE_NONE, 0, 0,
+                           "a KV cache is f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl, not %s",
+                           bt_type_name(asked[i]));
     bool k = wishes->type_k == BT_TYPE_AUTO || type_fits(facts->k_head_gcd, wishes->type_k);
     bool v = wishes->type_v == BT_TYPE_AUTO || type_fits(facts->v_head_gcd, wishes->type_v);
     if (k && v) return BT_OK;

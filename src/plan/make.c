@@ -30,7 +30,7 @@ static uint32_t ctx_reach(const bt_problem *problem) {
     return (uint32_t)bt_min_u64(bt_mul_div_u64(problem->n_ctx_train, w->rope_scale_micro, MICRO), UINT32_MAX);
 }
 
-static bt_status wishes_check(const bt_problem *problem, bt_error *err) {
+bt_status bt_plan_wishes_check(const bt_problem *problem, bt_error *err) {
     const bt_wishes *w = &problem->wishes;
     if (problem->n_costs == 0)
         return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
@@ -177,7 +177,7 @@ static void unknown_say(const bt_problem *problem, bt_plan *plan) {
 
 bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_search search = {0};
-    BT_TRY(wishes_check(problem, err));
+    BT_TRY(bt_plan_wishes_check(problem, err));
     const bt_ask ask = ask_make(problem);
     BT_TRY(bt_search_make(problem, arena, &search, err));
     if (!problem->kv_known) BT_TRY(costs_without_kv(problem, arena, &search.costs, err));

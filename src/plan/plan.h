@@ -45,6 +45,9 @@ typedef struct bt_problem {
  * themselves or the model (context above the trained length); BT_E_NOMEM when the arena is full. */
 BT_MUST_CHECK bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 
+/* What bt_plan_make asks of the wishes before all else, for who prices before it: BT_E_ARG, as there. */
+BT_MUST_CHECK bt_status bt_plan_wishes_check(const bt_problem *problem, bt_error *err);
+
 /* Pieces of it, for tests and for the ladder. */
 typedef struct bt_candidate {
     uint32_t n_ctx;

@@ -38,6 +38,9 @@ typedef struct bt_measured {
     uint64_t major_faults, schedules_built, schedules_reused;
     bt_known loop_heap_allocations, loop_heap_growth_bytes; /* from the second token to the last */
 } bt_measured;
+/* planned | reserved | committed | peak, one row per line that is not all zero, then the total, what was
+ * lent, the peak of the process and the residual. */
+void bt_report_lines_text(const bt_measured *measured, bt_text *out);
 
 /* Text: planned | reserved | committed | peak, one row per line that is not all zero, then the total, the weights that
  * were held in what lines had not used yet, and the residual. */

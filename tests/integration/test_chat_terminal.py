@@ -148,6 +148,23 @@ def colours():
         checks.check(code == 0 and (b"\x1b[1m" in t.seen) == wanted, f"{name}: exit {code}, {t.seen[-200:]!r}")
 
 
+def letters():
+    """What is typed is what is said, in every locale."""
+    message = "Grüße 你好 😀"
+    for locale in ("C", "C.UTF-8", ""):
+        session = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"burthen-letters-{os.getpid()}.session"
+        t = Terminal("-n", "2", "-q", "--session", session, env={"LC_ALL": locale})
+        at = t.expect(b"> ")
+        t.type(f"{message}\n".encode())
+        t.expect(b"> ", at or 0)
+        t.type(b"\x04")
+        code = t.end()
+        kept = session.read_bytes() if session.exists() else b""
+        checks.check(code == 0 and message.encode() in kept, f"LC_ALL={locale}: exit {code}, {t.seen[-200:]!r}")
+        session.unlink(missing_ok=True)
+
+
+letters()
 stopped_answer()
 after_a_stop()
 colours()

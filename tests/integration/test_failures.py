@@ -76,4 +76,9 @@ process.stdout = None
 code, stderr = finish(process)
 checks.check(code == 1 and "standard output" in stderr, f"output closed: exit {code}: {stderr}")
 
+# What cannot be written at the end is said at the start, before text is made that would be lost.
+for option in ("--session", "--stats"):
+    result = harness.burthen("run", harness.SMOLLM2, "-p", "hi", "-n", 2, "-c", 256, "-q", option, "/nowhere/file")
+    checks.check(result.returncode == 1 and not result.stdout and b"/nowhere/file" in result.stderr,
+                 f"{option} in a folder that is not there: {result.returncode} {result.stdout} {result.stderr}")
 checks.end()

@@ -42,6 +42,12 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
     checks.check(code == 0, f"as it stands: exit {code}: {stderr}")
     checks.check(text == plain.stdout and text, f"as it stands: {text} is not {plain.stdout}")
 
+    # Numbers and types at which llama.cpp would stop or fall.
+    for section, key, value in (("batch", "n_batch", 0), ("batch", "n_ubatch", 0), ("ctx", "effective", 0), ("kv", "type_k", "i8")):
+        write(lambda plan: plan[section].update({key: value}))
+        code, stderr, _ = run(model, file)
+        checks.check(code == 2 and f"{section}.{key}" in stderr, f"{section}.{key} of {value}: exit {code}: {stderr}")
+
     # Each member of the fingerprint.
     def refused(what, change, *named):
         write(change)

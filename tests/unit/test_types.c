@@ -40,6 +40,17 @@ static void sizes(void **state) {
     }
 }
 
+static void cache_types(void **state) {
+    (void)state;
+    static const uint32_t of_caches[] = {0, 1, 2, 3, 6, 7, 8, 20, 30};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof of_caches / sizeof *of_caches; i++)
+        assert_true(bt_type_is_cache(of_caches[i]));
+    for (uint32_t i = 0; i < 1000; i++)
+        n += bt_type_is_cache(i);
+    assert_int_equal(n, sizeof of_caches / sizeof *of_caches);
+}
+
 static void removed_and_unknown(void **state) {
     (void)state;
     static const uint32_t none[] = {4, 5, 31, 32, 33, 36, 37, 38, 43, 44, 255, 0x7fffffff, UINT32_MAX};
@@ -75,6 +86,6 @@ static void rows_of_elements(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(removed_and_unknown),
-                                       cmocka_unit_test(rows_of_elements)};
+                                       cmocka_unit_test(rows_of_elements), cmocka_unit_test(cache_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
