@@ -70,8 +70,14 @@ static bt_status parse_rope_scaling(const char *value, void *target, bt_error *e
 
 /* ---- what this version cannot do -------------------------------------------------------------------------------- */
 
+/* instead: what this version can do about it; "" is nothing. */
+static bt_status later_but(const char *what, const char *instead, bt_error *err) {
+    return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0, "%s not in this version%s%s", what,
+                   instead[0] ? "; " : "", instead);
+}
+
 static bt_status later(const char *what, bt_error *err) {
-    return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0, "%s not in this version", what);
+    return later_but(what, "", err);
 }
 
 static bt_status parse_device(const char *value, void *target, bt_error *err) {
@@ -82,8 +88,7 @@ static bt_status parse_device(const char *value, void *target, bt_error *err) {
 
 static bt_status parse_draft(const char *value, void *target, bt_error *err) {
     (void)target;
-    return strcmp(value, "off") == 0 ? BT_OK
-                                     : later("speculation is (only plan --draft, which prices a draft model, is)", err);
+    return strcmp(value, "off") == 0 ? BT_OK : later_but("speculation is", "plan --draft prices a draft model", err);
 }
 
 static bt_status parse_repack(const char *value, void *target, bt_error *err) {
@@ -95,7 +100,7 @@ static bt_status parse_repack(const char *value, void *target, bt_error *err) {
 static bt_status parse_projector(const char *value, void *target, bt_error *err) {
     (void)value;
     (void)target;
-    return later("pictures and sound are (only plan --mmproj, which prices them, is)", err);
+    return later_but("pictures and sound are", "plan --mmproj prices a projector", err);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */

@@ -227,6 +227,14 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     return BT_OK;
 }
 
+/* ggml's workers spin at each step until all are there: more of them than cores is slow by orders of magnitude. */
+static void warn_of_threads(const bt_running *running) {
+    uint32_t n_cores = running->machine.n_threads;
+    if (n_cores > 0 && running->plan.n_threads > n_cores)
+        bt_log(BT_LOG_WARN, "%u threads on %u cores wait for each other at every step; -t %u is faster",
+               running->plan.n_threads, n_cores, n_cores);
+}
+
 static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
     bt_error err = {0};
     if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
@@ -242,6 +250,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
         return bt_running_fail(&err);
     }
     if (plan_beside_others(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
+    warn_of_threads(running);
     if (check_plan(running, &err) != BT_OK) return bt_cli_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;

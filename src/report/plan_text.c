@@ -157,7 +157,7 @@ static void add_streams(bt_text *out, const bt_plan *plan) {
     if (plan->disk_bytes_per_s.known) {
         bt_text_addf(out, " at %" PRIu64 " MB/s", plan->disk_bytes_per_s.value / MEGA);
     } else {
-        bt_text_add(out, " from a disk whose speed is not known");
+        bt_text_add(out, " from a disk whose speed is not known (--exact measures it)");
     }
     if (rate.known && plan->forecast.bound != BT_BOUND_DISK && plan->n_slots != 1)
         bt_text_addf(out, "; reading keeps up, %s bounds it",
