@@ -296,6 +296,11 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
     uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
     bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
     heap_bytes -= sampler_bytes;
+    /* Stacks of the workers, and what they touch first, are anonymous pages as the heap is. The dry run, which computes
+     * nothing, did not see them: they are planned on a line of their own. */
+    uint64_t threads_bytes = bt_min_u64(heap_bytes, running->plan.ledger.bytes[BT_LINE_THREADS]);
+    bt_account_note(account, BT_LINE_THREADS, threads_bytes);
+    heap_bytes -= threads_bytes;
     uint64_t chat_bytes = 0; /* texts and tokens of a conversation: planned on the line staging */
     if (running->options->wishes.chat)
         chat_bytes = bt_min_u64(heap_bytes, bt_sat_sub_u64(bt_heap_live_bytes(), running->loaded_own_bytes));

@@ -14,6 +14,7 @@
 #include "llama.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 
 #define PROMPT_BYTES_MAX (64u << 20) /* text that is tokenized at once; far over any context */
@@ -259,6 +260,9 @@ bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_byte
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, (uint64_t)wanted, 0, "no memory for %d tokens",
                        wanted);
     int32_t n = llama_tokenize(vocab, text, (int32_t)n_bytes, tokens, wanted, add_special, parse_special);
+    /* A tokenizer's lists take up to a hundred times the text. They were held before the context's pages are touched;
+     * what is left of them would stand beside those. */
+    (void)malloc_trim(0);
     if (n < 0) {
         bt_heap_free(tokens);
         return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
