@@ -3,7 +3,8 @@
 # The budget is kept: 200 random toys, then the whole matrix of models, budgets, contexts and KV types, an hour and more.
 # Stopped and started again, it goes on where it was (build/truth); the closing table comes last.
 #
-# usage: tools/truth.sh [MODEL]...      the matrix of these models only: smollm2 gemma3 random-mix random-128k random-1.1b
+# usage: tools/truth.sh [MODEL]... [CONTEXT]...   only these rows of the matrix: smollm2 gemma3 random-mix random-128k
+#                                                 random-1.1b; 512 4096
 set -eu
 
 cd "$(dirname "$0")/.."

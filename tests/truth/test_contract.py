@@ -225,7 +225,9 @@ def main():
     harness.require(harness.SMOLLM2, harness.GEMMA3, harness.LLAMA_BIN / "llama-completion")
     cgroup_box.require()
     only = [word for word in sys.argv[1:] if word in MODELS]
-    chosen = [row for row in (all_rows() if FULL else TENTH) if not only or row[0] in only]
+    contexts = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    chosen = [row for row in (all_rows() if FULL else TENTH)
+              if (not only or row[0] in only) and (not contexts or row[1] in contexts)]
     with tempfile.TemporaryDirectory() as folder:
         if FULL:
             FOLDER.mkdir(parents=True, exist_ok=True)
