@@ -71,21 +71,9 @@ static void after_signal(bt_chat *chat) {
 }
 
 static void take_turn(bt_chat *chat, const char *text, size_t n_bytes) {
-    const bt_cli_options *options = chat->running.options;
-    bt_generate_params params = {
-        .sampling = {.temperature = options->greedy ? 0.0 : options->temperature,
-                     .top_k = options->top_k,
-                     .top_p = options->top_p,
-                     .min_p = options->min_p,
-                     .repeat_penalty = options->repeat_penalty,
-                     .seed = options->seed,
-                     .has_seed = options->seed_given,
-                     .grammar = chat->grammar},
-        .n_predict = options->n_predict,
-        .ignore_eos = options->ignore_eos,
-        .on_token = on_token,
-        .user = chat,
-    };
+    bt_generate_params params = bt_running_generate_params(&chat->running, chat->grammar);
+    params.on_token = on_token;
+    params.user = chat;
     bt_turn turn = {0};
     bt_error err = {0};
     bt_status status = bt_conversation_say(chat->conversation, text, n_bytes, &params, &turn, &err);

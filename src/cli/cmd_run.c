@@ -161,24 +161,12 @@ static bt_status save_session(const bt_running *running, const output *out, bt_e
 
 static bt_status generate(bt_running *running, const bt_text *prompt, const char *grammar, output *out,
                           bt_generated *ret, bt_error *err) {
-    const bt_cli_options *options = running->options;
     int32_t *tokens = NULL;
     uint32_t n = 0;
     BT_TRY(join(running, out, prompt, &tokens, &n, err));
-    bt_generate_params params = {
-        .sampling = {.temperature = options->greedy ? 0.0 : options->temperature,
-                     .top_k = options->top_k,
-                     .top_p = options->top_p,
-                     .min_p = options->min_p,
-                     .repeat_penalty = options->repeat_penalty,
-                     .seed = options->seed,
-                     .has_seed = options->seed_given,
-                     .grammar = grammar},
-        .n_predict = options->n_predict,
-        .ignore_eos = options->ignore_eos,
-        .on_token = on_token,
-        .user = out,
-    };
+    bt_generate_params params = bt_running_generate_params(running, grammar);
+    params.on_token = on_token;
+    params.user = out;
     bt_status status = check_room(running, n, err);
     if (status == BT_OK) say_room(running, n);
     if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);

@@ -287,6 +287,22 @@ void bt_running_close(bt_running *running) {
     running->facts = NULL;
 }
 
+bt_generate_params bt_running_generate_params(const bt_running *running, const char *grammar) {
+    const bt_cli_options *options = running->options;
+    return (bt_generate_params){
+        .sampling = {.temperature = options->greedy ? 0.0 : options->temperature,
+                     .top_k = options->top_k,
+                     .top_p = options->top_p,
+                     .min_p = options->min_p,
+                     .repeat_penalty = options->repeat_penalty,
+                     .seed = options->seed,
+                     .has_seed = options->seed_given,
+                     .grammar = grammar},
+        .n_predict = options->n_predict,
+        .ignore_eos = options->ignore_eos,
+    };
+}
+
 /* ---- measuring ---- */
 
 /* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */

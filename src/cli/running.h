@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/planning.h"
+#include "engine/generate.h"
 #include "engine/session.h"
 #include "report/report.h"
 
@@ -31,6 +32,9 @@ typedef bt_status (*bt_running_check)(bt_engine *engine, const bt_plan *plan, co
 int bt_running_open_checked(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
                             bt_running_check check, const void *user, bt_running *running);
 void bt_running_close(bt_running *running);
+
+/* Sampling and length as the options say; on_token and user are the caller's to set. grammar: GBNF text, or NULL. */
+bt_generate_params bt_running_generate_params(const bt_running *running, const char *grammar);
 
 /* Lines, peaks and device counters now; what the command counted itself is left as it is. */
 void bt_running_measure(bt_running *running, bt_measured *measured);

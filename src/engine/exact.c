@@ -18,15 +18,13 @@
 #include "base/size.h"
 #include "engine/price.h"
 #include "plan/companions.h"
-#include "plan/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define POINT_MAX                                                                                                      \
-    128u /* two contexts of a model: at most 10 of the wishes and 14 alternatives, and what is checked                 \
-          */
+/* Two contexts of a model: at most 10 of the wishes and 14 alternatives, and what is checked. */
+#define POINT_MAX 128u
 #define TRIES_MAX 8u
 #define CTX_TRIES 4u
 #define MODEL_MAX 24u
@@ -59,11 +57,6 @@ typedef struct models {
 
 /* ---- points ---- */
 
-static bool same_point(const bt_price_point *a, const bt_price_point *b) {
-    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->n_parallel == b->n_parallel &&
-           a->type_k == b->type_k && a->type_v == b->type_v;
-}
-
 /* From the cache, or measured. */
 static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
     const bt_price *known = bt_price_cache_find(p->cache, point);
@@ -88,7 +81,7 @@ static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, con
                             .type_k = model->type_k,
                             .type_v = model->type_v};
     for (uint32_t i = 0; i < p->n_points; i++)
-        if (same_point(&p->points[i].point, &point)) {
+        if (bt_price_point_equal(&p->points[i].point, &point)) {
             *ret = &p->points[i].price;
             return BT_OK;
         }

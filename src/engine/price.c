@@ -52,6 +52,11 @@ static uint64_t in_steps(uint64_t bytes) {
     return bt_sat_add_u64(bytes, STEP_BYTES / 4 + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
 }
 
+bool bt_price_point_equal(const bt_price_point *a, const bt_price_point *b) {
+    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->n_parallel == b->n_parallel &&
+           a->n_outputs_max == b->n_outputs_max && a->type_k == b->type_k && a->type_v == b->type_v;
+}
+
 uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
     return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
 }

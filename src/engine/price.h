@@ -10,6 +10,8 @@ typedef struct bt_price_point {
     uint32_t type_k, type_v;
 } bt_price_point;
 
+bool bt_price_point_equal(const bt_price_point *a, const bt_price_point *b);
+
 /* Bytes by line. Lines that depend on pins (head, ring, pinned, embeddings) are not priced here. */
 typedef struct bt_price {
     uint64_t vocab_bytes, metadata_bytes, kv_bytes, compute_bytes, logits_bytes, small_bytes, staging_bytes;

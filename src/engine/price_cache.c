@@ -189,14 +189,9 @@ uint32_t bt_price_cache_count(const bt_price_cache *cache) {
     return cache ? cache->n : 0;
 }
 
-static bool same_point(const bt_price_point *a, const bt_price_point *b) {
-    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->n_parallel == b->n_parallel &&
-           a->n_outputs_max == b->n_outputs_max && a->type_k == b->type_k && a->type_v == b->type_v;
-}
-
 const bt_price *bt_price_cache_find(const bt_price_cache *cache, const bt_price_point *point) {
     for (uint32_t i = 0; cache && i < cache->n; i++)
-        if (same_point(&cache->entries[i].point, point)) return &cache->entries[i].price;
+        if (bt_price_point_equal(&cache->entries[i].point, point)) return &cache->entries[i].price;
     return NULL;
 }
 

@@ -60,6 +60,8 @@ typedef struct bt_candidate {
     bt_ledger ledger;
     uint64_t planned_bytes;
 } bt_candidate;
+/* As libllama rounds; saturates at the largest multiple that 32 bits hold. */
+uint32_t bt_ctx_round(const bt_costs *costs, uint32_t n_ctx);
 /* All fixed lines at a context: everything but ring and pinned, units not counted. false on overflow. */
 bool bt_costs_at(const bt_costs *costs, uint32_t n_ctx, bt_ledger *ret_ledger);
 uint64_t bt_ledger_sum(const bt_ledger *ledger); /* saturating */

@@ -153,8 +153,6 @@ bt_minimum bt_search_minimum(const bt_search *search, const bt_ask *ask);
  * candidate; placement in search->place. */
 void bt_search_minimum_take(bt_search *search, const bt_minimum *minimum, bt_candidate *ret);
 uint32_t bt_ctx_lowest(const bt_ask *ask);
-/* As libllama rounds; saturates at the largest multiple that 32 bits hold. */
-uint32_t bt_ctx_round(const bt_costs *costs, uint32_t n_ctx);
 
 /* ---- what an answer adds (ladder.c, refusal.c, forecast.c) ---- */
 
