@@ -92,7 +92,7 @@ static bool read_all(int fd, void *data, size_t bytes) {
 static bt_status fill_context(bt_session *session, const bt_facts *facts, const bt_session_params *params,
                               bt_error *err) {
     uint32_t n_ubatch = params->n_ubatch, n_outputs_max = params->n_outputs_max;
-    uint32_t n_ctx = bt_session_n_ctx(session) / params->n_parallel;
+    uint32_t n_ctx = bt_session_n_ctx(session);
     bool whole = n_ctx <= FILL_TOKENS_MAX && !facts->encoder;
     uint32_t n = (uint32_t)bt_min_u64(whole ? n_ctx : n_ubatch, n_ctx) - (facts->encoder ? 0 : 1);
     int32_t *tokens = bt_heap_array((size_t)n + 1, sizeof *tokens);

@@ -29,6 +29,8 @@ import random_model
 
 N_TOYS = 200 if os.environ.get("BT_TRUTH_FULL") else 20
 FIRST_SEED = int(os.environ.get("BT_TRUTH_SEED", "20000"))
+# Toys that once broke what the first ones did not: several sequences, priced for a part of the context.
+ONCE_WRONG = (20036, 20064)
 RATIO_LOW = 0.6
 SMALL_BYTES = 8 * harness.MIB
 TYPES = ("f32", "f16", "q8_0", "q4_0")
@@ -159,7 +161,9 @@ def main():
     harness.require()
     cgroup_box.require()
     checks = harness.Checks()
-    seeds = [int(seed) for seed in KEEPS] or range(FIRST_SEED, FIRST_SEED + N_TOYS)
+    seeds = [int(seed) for seed in KEEPS] or list(range(FIRST_SEED, FIRST_SEED + N_TOYS))
+    if not KEEPS:
+        seeds += [seed for seed in ONCE_WRONG if seed not in seeds]
     ratios, started = [], time.monotonic()
     print(f"seeds {seeds[0]} to {seeds[-1]}; one again: python3 tests/truth/test_toys.py SEED")
     kept = harness.SOURCE / "build/truth/toys"
