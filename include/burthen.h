@@ -161,8 +161,8 @@ typedef struct bt_machine {
 #define BT_SHARD_MAX   1024  /* GGUF split files; the largest published set has under 200 */
 #define BT_TENSOR_MAX  65536 /* tensors over all shards; the largest published model has under 3,000 */
 #define BT_SMALL_BYTES 65536 /* a tensor smaller than this is always in memory (docs/design.md P3) */
-/* A group of tensors larger than this becomes one unit per tensor, and a head one unit per row panel: half of what the
- * reader keeps in flight (8 requests of 1 MiB, docs/design.md M8), so that a larger unit would only cost ring space. */
+/* A group of tensors larger than this becomes one unit per tensor: half of what the reader keeps in flight (8 requests
+ * of 1 MiB, docs/design.md M8), so that a larger unit would only cost ring space. */
 #define BT_UNIT_SPLIT_BYTES (4u << 20)
 /* Rows of a head panel are a multiple of this: the largest row tile of ggml's CPU matrix kernels. */
 #define BT_PANEL_ROW_ALIGN 64u
@@ -209,7 +209,7 @@ typedef struct bt_extent {
     uint32_t shard;
     uint64_t file_offset;  /* multiple of BT_PAGE_BYTES */
     uint64_t bytes;        /* multiple of BT_PAGE_BYTES */
-    uint64_t image_offset; /* where it stands in the unit's image (in a slot, or pinned) */
+    uint64_t image_offset; /* where it stands in the unit's image (in the ring, or pinned) */
 } bt_extent;
 
 /* The smallest thing that is placed. Its image is its extents one after another: image_bytes long. */
@@ -218,7 +218,7 @@ typedef struct bt_unit_facts {
     bt_unit_kind kind;
     int32_t block;                    /* -1 outside the blocks */
     uint64_t bytes;                   /* of its tensors (of its rows, for a panel) */
-    uint64_t image_bytes;             /* with the page margins of its extents: what a slot must hold */
+    uint64_t image_bytes;             /* with the page margins of its extents: what it takes of the ring */
     uint32_t first_tensor, n_tensors; /* in bt_facts.unit_tensors */
     uint32_t first_extent, n_extents; /* in bt_facts.extents */
     uint64_t row_first, n_rows;       /* BT_KIND_HEAD only */
@@ -314,7 +314,7 @@ typedef struct bt_wishes {
     uint32_t type_k, type_v; /* ggml types; 1 (f16) by default; BT_TYPE_AUTO */
     bt_choice flash_attn;
     uint32_t n_threads; /* 0 = cores allowed */
-    uint32_t n_buffers; /* ring slots; 0 = 2, or 1 when the budget needs it */
+    uint32_t n_buffers; /* ring, in largest units; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
     bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_policy policy;

@@ -13,6 +13,7 @@ int bt_os_unreserve(void *base, uint64_t bytes);
 int bt_os_populate(void *base, uint64_t bytes);      /* touch every page for writing now */
 int bt_os_drop(void *base, uint64_t bytes);          /* give whole pages in it back; they read as zero again */
 int bt_os_no_huge_pages(void *base, uint64_t bytes); /* advice; 0 where it does not exist */
+/* Advice: huge pages, where whole ones lie within the range; 0 where they do not exist. */
 int bt_os_huge_pages(void *base, uint64_t bytes);
 int64_t bt_os_resident_bytes(const void *base, uint64_t bytes); /* pages now in memory, in bytes */
 int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes);

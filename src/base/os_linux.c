@@ -145,13 +145,18 @@ int bt_os_drop(void *base, uint64_t bytes) {
     return advise(inner_pages(base, bytes), MADV_DONTNEED);
 }
 
+#define HUGE_BYTES (UINT64_C(2) << 20) /* of x86-64, and of AArch64 with 4 KiB pages */
+
 int bt_os_no_huge_pages(void *base, uint64_t bytes) {
     int rc = advise(inner_pages(base, bytes), MADV_NOHUGEPAGE);
     return rc == -EINVAL ? 0 : rc; /* a kernel without them */
 }
 
 int bt_os_huge_pages(void *base, uint64_t bytes) {
-    int rc = advise(inner_pages(base, bytes), MADV_HUGEPAGE);
+    uint64_t skip = (HUGE_BYTES - (uint64_t)(uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
+    if (bytes < skip + HUGE_BYTES) return 0;
+    range whole = inner_pages((uint8_t *)base + skip, (bytes - skip) / HUGE_BYTES * HUGE_BYTES);
+    int rc = advise(whole, MADV_HUGEPAGE);
     return rc == -EINVAL ? 0 : rc;
 }
 

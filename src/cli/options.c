@@ -212,7 +212,8 @@ const bt_option bt_cli_option_table[] = {
      .min = 1,
      .max = SLOT_MAX,
      .arg = "N",
-     .help = "slots of the ring that weights stream through; 1 gives up reading while computing",
+     .help =
+         "how many of the largest unit the ring holds that weights stream through; with 1 that unit is not read ahead",
      .shown_default = "2",
      .commands = ALL_MODEL},
     {.name = "stream-head",

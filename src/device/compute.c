@@ -21,14 +21,7 @@ static struct ggml_cgraph segment_graph(const bt_schedule *schedule, const bt_se
 
 static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                          void *images[BT_SEGMENT_UNITS], bt_error *err) {
-    for (uint32_t k = 0; k < segment->n_units; k++) {
-        bt_status status = bt_ring_acquire(device->ring, segment->units[k], &images[k], err);
-        if (status != BT_OK) {
-            while (k-- > 0)
-                bt_ring_release(device->ring, segment->units[k]);
-            return status;
-        }
-    }
+    BT_TRY(bt_ring_acquire(device->ring, segment->units, segment->n_units, images, err));
     for (uint32_t i = 0; i < segment->n_binds; i++) {
         const bt_bind *bind = &schedule->binds[segment->first_bind + i];
         for (uint32_t k = 0; k < segment->n_units; k++)

@@ -81,7 +81,7 @@ bt_status bt_device_classify(bt_device *device, bt_error *err) {
 
 static bt_status open_ring(bt_device *device, bt_error *err) {
     const bt_facts *facts = device->facts;
-    if (device->params.n_slots == 0) return BT_OK;
+    if (device->params.ring_bytes == 0) return BT_OK;
     device->ring_units = bt_heap_array(facts->n_units, sizeof *device->ring_units);
     if (!device->ring_units)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, facts->n_units, 0, "no memory for the ring's units");
@@ -90,7 +90,7 @@ static bt_status open_ring(bt_device *device, bt_error *err) {
         device->ring_units[u] = (bt_ring_unit){facts->extents + unit->first_extent, unit->n_extents, unit->image_bytes};
     }
     return bt_ring_open(device->account, device->params.reader, device->ring_units, facts->n_units,
-                        device->params.n_slots, device->params.slot_bytes, &device->ring, err);
+                        device->params.ring_bytes, &device->ring, err);
 }
 
 bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *user, bt_error *err) {

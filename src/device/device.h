@@ -37,8 +37,7 @@ typedef struct bt_device_params {
     const bt_place *place; /* [facts->n_units]; NULL when measuring: everything streams */
     const bt_store *store; /* NULL when measuring */
     bt_reader *reader;     /* NULL when measuring */
-    uint32_t n_slots;
-    uint64_t slot_bytes;
+    uint64_t ring_bytes;   /* 0: nothing streams */
     uint32_t n_threads;
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */

@@ -34,7 +34,6 @@
 
 /* Growth of this many graphs is left free when a unit is taken: it then stays for at least as many tokens. */
 #define STAY_GRAPHS 64u
-#define HUGE_BYTES  (UINT64_C(2) << 20) /* of x86-64, and of AArch64 with 4 KiB pages */
 
 typedef enum unit_state {
     UNIT_STREAMS, /* through the ring, or pinned by the plan */
@@ -101,7 +100,7 @@ bt_status bt_elastic_open(bt_device *device, bt_error *err) {
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, n, 0, "no memory for the elastic pins of %u units",
                        n);
     BT_TRY(bt_account_map_borrower(device->account, BT_LINE_PINNED, lay_out(e), &e->memory, err));
-    (void)bt_os_no_huge_pages(e->memory->base, e->memory->bytes); /* but for those that lie in one unit, advise() */
+    (void)bt_os_no_huge_pages(e->memory->base, e->memory->bytes); /* but for those that lie in one unit */
     return BT_OK;
 }
 
@@ -129,13 +128,6 @@ uint8_t *bt_elastic_image(const bt_device *device, uint32_t unit) {
 static void set_changed(bt_elastic *e) {
     e->device->generation++;
     e->device->ring_order_of = NULL;
-}
-
-/* Whole huge pages inside the unit; advice. */
-static void advise(uint8_t *image, uint64_t bytes) {
-    uint64_t skip = (HUGE_BYTES - (uint64_t)(uintptr_t)image % HUGE_BYTES) % HUGE_BYTES;
-    if (bytes < skip + HUGE_BYTES) return;
-    (void)bt_os_huge_pages(image + skip, (bytes - skip) / HUGE_BYTES * HUGE_BYTES);
 }
 
 static void unit_release(bt_elastic *e) {
@@ -175,7 +167,7 @@ void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image) {
     uint64_t bytes = device->facts->units[unit].image_bytes;
     uint8_t *dest = (uint8_t *)e->memory->base + e->offset[unit];
     if (bt_account_commit(device->account, e->memory, bytes, NULL) != BT_OK) return; /* it streams on */
-    advise(dest, bytes);
+    (void)bt_os_huge_pages(dest, bytes);                                             /* advice */
     memcpy(dest, image, bytes);
     e->state[unit] = UNIT_COPIED;
     e->held[e->n_held++] = unit;

@@ -131,9 +131,10 @@ void bt_schedules_close(bt_device *device);
 
 /* ---- lender.c: pages of a buffer that are, or will be, touched ---- */
 
-/* Graphs during which memory must have been left alone before it is used for something else: longer than a prompt of
- * two micro-batches and the first token, short against any answer. */
-#define BT_CALM_GRAPHS 4u
+/* Graphs during which memory must have been left alone before it is used for something else: the first token after a
+ * prompt and the next. More costs as many passes that read everything; during a prompt nothing is taken, whatever this
+ * is, because the cache grows by whole micro-batches. */
+#define BT_CALM_GRAPHS 2u
 /* Graphs of one pass that are told apart. libllama cuts a pass into more only when many operations fall to other
  * backends; then what was touched of a compute buffer is kept. */
 #define BT_PASS_GRAPHS 16u

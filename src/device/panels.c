@@ -65,7 +65,7 @@ enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, con
         } else {
             void *image;
             uint64_t start_ns = bt_os_now_ns();
-            if (bt_ring_acquire(device->ring, unit, &image, err) != BT_OK) return GGML_STATUS_FAILED;
+            if (bt_ring_acquire(device->ring, &unit, 1, &image, err) != BT_OK) return GGML_STATUS_FAILED;
             device->stats.wait_ns += bt_os_now_ns() - start_ns;
             status =
                 compute_rows(device, schedule, segment, (uint8_t *)image + offset, panel->row_first, panel->n_rows);

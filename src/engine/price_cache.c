@@ -195,8 +195,12 @@ const bt_price *bt_price_cache_find(const bt_price_cache *cache, const bt_price_
     return NULL;
 }
 
-void bt_price_cache_add(bt_price_cache *cache, const bt_price_point *point, const bt_price *price) {
+void bt_price_cache_add(bt_price_cache *cache, const bt_price_point *point, bt_price *price) {
     if (!cache || price->error.status != BT_OK) return;
+    if (cache->n > 0) {
+        price->vocab_bytes = cache->entries[0].price.vocab_bytes;
+        price->load_peak_bytes = cache->entries[0].price.load_peak_bytes;
+    }
     if (cache->n == BT_PRICE_CACHE_MAX) {
         cache->n--;
         memmove(cache->entries, cache->entries + 1, cache->n * sizeof *cache->entries);

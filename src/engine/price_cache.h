@@ -17,8 +17,9 @@ bt_price_cache *bt_price_cache_open(const bt_facts *facts, const bt_wishes *wish
 uint32_t bt_price_cache_count(const bt_price_cache *cache);
 /* NULL: not known. */
 const bt_price *bt_price_cache_find(const bt_price_cache *cache, const bt_price_point *point);
-/* A price without an error. The oldest goes when there are too many. */
-void bt_price_cache_add(bt_price_cache *cache, const bt_price_point *point, const bt_price *price);
+/* A price without an error. What loading the model takes is no matter of the point: it becomes what was measured for
+ * the first. The oldest goes when there are too many. */
+void bt_price_cache_add(bt_price_cache *cache, const bt_price_point *point, bt_price *price);
 /* What the process holds before a model is opened, as first measured: it stands while a new measurement is near it. */
 uint64_t bt_price_cache_base(bt_price_cache *cache, uint64_t measured_bytes);
 /* Keep what was added. Silent but for the log: without a cache everything is measured again. */

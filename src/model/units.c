@@ -11,7 +11,7 @@
  * pages so that it can be read directly; ranges closer than BT_EXTENT_GAP_BYTES are one. Tensors keep their place
  * within a page, so a tensor lies at image_offset + (its file_offset - the extent's). The order of units is the order
  * of use: blocks, what lies outside them, the head; tables, which are no part of a pass, come last. Panels are as large
- * as the largest unit of a block, so that a head never decides the size of slots.
+ * as the largest unit of a block, or one read request when that is more: a head never decides the size of the ring.
  */
 #include "model/units.h"
 
@@ -246,7 +246,7 @@ static bt_status reserve(builder *b, bt_arena *arena, bt_error *err) {
     for (uint32_t i = 0; i < f->n_tensors; i++)
         n += f->tensors[i].role == BT_ROLE_TABLE;
     if (b->head) {
-        BT_TRY(size_panels(b, BT_UNIT_SPLIT_BYTES, err));
+        BT_TRY(size_panels(b, BT_PANEL_MIN_BYTES, err));
         n += (b->head_rows + b->panel_rows - 1) / b->panel_rows;
     }
     n = bt_max_u64(n, 1);
@@ -263,7 +263,7 @@ bt_status bt_units_fill(bt_facts *facts, bt_arena *arena, bt_arena *scratch, con
     BT_TRY(sort_tensors(&b, scratch, err));
     BT_TRY(reserve(&b, arena, err));
     add_groups(&b);
-    if (b.head) BT_TRY(size_panels(&b, bt_max_u64(BT_UNIT_SPLIT_BYTES, largest_unit_bytes(facts)), err));
+    if (b.head) BT_TRY(size_panels(&b, bt_max_u64(BT_PANEL_MIN_BYTES, largest_unit_bytes(facts)), err));
     add_panels(&b);
     add_tables(&b);
     return BT_OK;

@@ -49,7 +49,7 @@ static void add_units(bt_text *out, const bt_facts *facts) {
         bytes[unit->kind] = bt_sat_add_u64(bytes[unit->kind], unit->bytes);
         if (unit->kind != BT_KIND_TABLE) largest = bt_max_u64(largest, unit->image_bytes);
     }
-    bt_text_addf(out, "\nUnits (%u; the largest that streams needs a slot of %s)\n", facts->n_units, BT_SIZE(largest));
+    bt_text_addf(out, "\nUnits (%u; the largest that streams has %s)\n", facts->n_units, BT_SIZE(largest));
     for (uint32_t i = 0; i < 5; i++) {
         if (count[i] > 0) bt_row(out, names[i], "%6u  %s", count[i], BT_SIZE(bytes[i]));
     }

@@ -162,7 +162,7 @@ static void add_streams(bt_text *out, const bt_plan *plan) {
     if (rate.known && plan->forecast.bound != BT_BOUND_DISK && plan->n_slots != 1)
         bt_text_addf(out, "; reading keeps up, %s bounds it",
                      plan->forecast.bound == BT_BOUND_COMPUTE ? "computing" : "memory bandwidth");
-    if (plan->n_slots == 1) bt_text_add(out, "; with one buffer reading and computing take turns");
+    if (plan->n_slots == 1) bt_text_add(out, "; with one buffer the largest units are read while nothing computes");
 }
 
 static void add_verdict(bt_text *out, const bt_plan *plan, const bt_facts *facts) {

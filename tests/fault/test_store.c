@@ -42,13 +42,13 @@ static bt_status use_ring(const body *b, bt_ring *ring) {
         uint32_t unit = i < 6 ? i % N_UNITS : 9 - i; /* 0 1 2 3 4 0, then 3 and 2: wrong guesses */
         void *image = NULL;
         bt_error err = {0};
-        bt_status status = bt_ring_acquire(ring, unit, &image, &err);
+        bt_status status = bt_ring_acquire(ring, &unit, 1, &image, &err);
         if (status != BT_OK) {
             assert_int_equal(status, BT_E_IO);
             assert_string_equal(err.code, "read_failed");
             assert_non_null(strstr(err.text, b->k->paths[0]));
             if (first == BT_OK) first = status;
-            if (b->once) assert_int_equal(bt_ring_acquire(ring, unit, &image, NULL), BT_OK);
+            if (b->once) assert_int_equal(bt_ring_acquire(ring, &unit, 1, &image, NULL), BT_OK);
         }
         if (!image) continue;
         assert_true(is_right(b, unit, image));
@@ -95,7 +95,7 @@ static bt_status run(const body *b) {
     }
     if (status == BT_OK) status = bt_store_check(&store, &b->k->facts, &err);
     if (status == BT_OK) status = bt_reader_open(&store, &params, &reader, &err);
-    if (status == BT_OK) status = bt_ring_open(account, reader, b->units, N_UNITS, 2, SLOT, &ring, &err);
+    if (status == BT_OK) status = bt_ring_open(account, reader, b->units, N_UNITS, 2 * SLOT, &ring, &err);
     if (status == BT_OK) status = use_ring(b, ring);
     bt_ring_close(ring);
     bt_reader_close(reader);

@@ -57,6 +57,17 @@ for what in ("", "junk", kept[:-3], kept + "1 2 3\n", kept.replace("base ", "bas
     checks.check(files[0].read_text().startswith("burthen-prices 1\nbase 1"), f"{what[:40]!r}... was put right")
     checks.check(all(len(line.split()) == 15 for line in files[0].read_text().splitlines()[2:]), "every line is whole")
 
+# What loading takes is one number for a model, as first measured: points that come later take it over.
+rows = [line.split() for line in kept.splitlines()[2:]]
+for row in rows:
+    row[13] = str(int(row[13]) + (1 << 20))
+files[0].write_text("".join(lines[:2]) + "".join(" ".join(row) + "\n" for row in rows))
+plan(state, "-ub", "64", budget="300M")
+later = [line.split() for line in files[0].read_text().splitlines()[2:]]
+checks.check(len(later) > len(rows), f"another micro-batch is another point: {len(later)} after {len(rows)}")
+checks.check({row[13] for row in later} == {rows[0][13]}, "one peak of loading for all points")
+files[0].write_text(kept)
+
 # Where nothing can be kept, plans are made all the same.
 blocked = folder / "blocked"
 blocked.write_text("no folder")

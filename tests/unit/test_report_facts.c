@@ -53,7 +53,7 @@ static void test_text(void **state) {
                "  Pre-tokenizer        smollm\n"
                "  Chat template        yes\n"
                "\n"
-               "Units (6; the largest that streams needs a slot of 2.9 MiB)\n"
+               "Units (6; the largest that streams has 2.9 MiB)\n"
                "  attention                 2  1.9 MiB\n"
                "  feed-forward              3  8.6 MiB\n"
                "  tables                    1  7.6 MiB\n"

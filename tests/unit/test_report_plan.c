@@ -594,7 +594,7 @@ static void test_text_of_other_verdicts(void **state) {
     p->n_slots = 1;
     find_in_text("Verdict: streams: runs from disk, because a token reads 5.7 MiB from a disk whose speed is not known "
                  "(--exact measures it); "
-                 "with one buffer reading and computing take turns\n");
+                 "with one buffer the largest units are read while nothing computes\n");
     find_in_text("Streaming ring       1 buffer (801.7 KiB)\n");
     p->wishes.n_buffers = 0;
     find_in_text("Streaming ring       1 buffer (801.7 KiB), a second does not fit\n");

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_ring.c: reading ahead along a cycle, wrong guesses, repeats, full rings, failures and what comes after. */
+ * test_ring.c: reading ahead along a cycle, wrong guesses, repeats, full rings, failures and what comes after; units of
+ * unequal sizes: many small ones or few large ones, and places cut up by those that are held.
+ *
+ * Most tests give each unit an image of SLOT bytes, so that a ring of n SLOTs holds n of them. */
 #include "base/heap.h"
 #include "store/reader_internal.h"
 #include "store/ring.h"
@@ -30,21 +33,22 @@ typedef struct fixture {
     bt_ring_unit units[N_UNITS];
 } fixture;
 
-/* Unit i: pages of file 0, and one page of file 1, in an image of 4 + i pages. The last ends where its file does. */
-static void make_units(fixture *f) {
+/* Unit i: pages of file 0, and one page of file 1, 4 + i pages in all. The last ends where its file does. */
+static void make_units(fixture *f, bool even) {
     for (uint32_t i = 0; i < N_UNITS; i++) {
         uint64_t n = 3 + i;
         f->extents[i][0] = (bt_extent){.shard = 0, .file_offset = (uint64_t)i * 10 * PAGE, .bytes = n * PAGE};
         f->extents[i][1] = (bt_extent){.shard = 1, .file_offset = i * PAGE, .bytes = PAGE, .image_offset = n * PAGE};
-        f->units[i] = (bt_ring_unit){.extents = f->extents[i], .n_extents = 2, .image_bytes = (n + 1) * PAGE};
+        f->units[i] =
+            (bt_ring_unit){.extents = f->extents[i], .n_extents = 2, .image_bytes = even ? SLOT : (n + 1) * PAGE};
     }
 }
 
-static bool open_fixture(fixture *f, bt_reader_kind kind, bt_io_mode mode, uint32_t n_slots) {
+static bool open_sized(fixture *f, bt_reader_kind kind, bt_io_mode mode, bool even, uint64_t ring_bytes) {
     static const uint64_t sizes[] = {80 * PAGE - 3, N_UNITS * PAGE - 100};
     memset(f, 0, sizeof *f);
     kit_open(&f->k, "ring", sizes, 2, 21);
-    make_units(f);
+    make_units(f, even);
     assert_int_equal(bt_store_open(&f->k.facts, mode, &f->store, NULL), BT_OK);
     bt_reader_params params = {.kind = kind, .request_bytes = 8192};
     if (bt_reader_open(&f->store, &params, &f->reader, NULL) != BT_OK) {
@@ -54,10 +58,14 @@ static bool open_fixture(fixture *f, bt_reader_kind kind, bt_io_mode mode, uint3
         return false;
     }
     uint64_t caps[BT_LINE_COUNT] = {0};
-    caps[BT_LINE_RING] = n_slots * SLOT;
+    caps[BT_LINE_RING] = ring_bytes;
     assert_int_equal(bt_account_open(caps, UINT64_MAX, &f->account, NULL), BT_OK);
-    assert_int_equal(bt_ring_open(f->account, f->reader, f->units, N_UNITS, n_slots, SLOT, &f->ring, NULL), BT_OK);
+    assert_int_equal(bt_ring_open(f->account, f->reader, f->units, N_UNITS, ring_bytes, &f->ring, NULL), BT_OK);
     return true;
+}
+
+static bool open_fixture(fixture *f, bt_reader_kind kind, bt_io_mode mode, uint32_t n_slots) {
+    return open_sized(f, kind, mode, true, n_slots * SLOT);
 }
 
 static void close_fixture(fixture *f) {
@@ -78,9 +86,13 @@ static void check_image(const fixture *f, uint32_t unit, const uint8_t *image) {
 static uint8_t *acquire(fixture *f, uint32_t unit) {
     void *image = NULL;
     bt_error err = {0};
-    if (bt_ring_acquire(f->ring, unit, &image, &err) != BT_OK) fail_msg("unit %u: %s", unit, err.text);
+    if (bt_ring_acquire(f->ring, &unit, 1, &image, &err) != BT_OK) fail_msg("unit %u: %s", unit, err.text);
     check_image(f, unit, image);
     return image;
+}
+
+static bt_status try_acquire(fixture *f, uint32_t unit, void **ret_image, bt_error *err) {
+    return bt_ring_acquire(f->ring, &unit, 1, ret_image, err);
 }
 
 static void use(fixture *f, uint32_t unit) {
@@ -172,9 +184,9 @@ static void test_without_an_order(void **state) {
         use(&f, 2);
         use(&f, 4);
         assert_int_equal(requests_of(&f), requests + 4); /* 3 + 2 pages in requests of 2, and 1 */
-        use(&f, 0);                                      /* takes the slot of 2, which was released before 4 */
+        use(&f, 0);                                      /* takes the place of 4, which was placed before 2 */
         requests = requests_of(&f);
-        use(&f, 4);
+        use(&f, 2);
         assert_int_equal(requests_of(&f), requests);
         assert_int_equal(stats_of(&f).stalls, 3);
         assert_int_equal(stats_of(&f).hits, 3);
@@ -249,12 +261,12 @@ static void test_held_twice(void **state) {
         assert_int_equal(bt_ring_set_order(f.ring, order, 2, NULL), BT_OK); /* no room to guess */
         void *image = NULL;
         bt_error err = {0};
-        assert_int_equal(bt_ring_acquire(f.ring, 7, &image, &err), BT_E_LIMIT);
+        assert_int_equal(try_acquire(&f, 7, &image, &err), BT_E_LIMIT);
         assert_string_equal(err.code, "ring_full");
-        assert_int_equal(err.need, 3);
-        assert_int_equal(err.have, 2);
+        assert_int_equal(err.need, SLOT);
+        assert_int_equal(err.have, 2 * SLOT);
         bt_ring_release(f.ring, 5); /* still held once */
-        assert_int_equal(bt_ring_acquire(f.ring, 7, &image, NULL), BT_E_LIMIT);
+        assert_int_equal(try_acquire(&f, 7, &image, NULL), BT_E_LIMIT);
         check_image(&f, 5, a);
         check_image(&f, 6, c);
         bt_ring_release(f.ring, 5);
@@ -264,7 +276,7 @@ static void test_held_twice(void **state) {
         use(&f, 7);
         check_image(&f, 6, c);
         bt_ring_release(f.ring, 6);
-        assert_int_equal(bt_ring_acquire(f.ring, N_UNITS, &image, &err), BT_E_ARG);
+        assert_int_equal(try_acquire(&f, N_UNITS, &image, &err), BT_E_ARG);
         close_fixture(&f);
     }
 }
@@ -316,7 +328,7 @@ static void test_failure_and_recovery(void **state) {
             void *image = NULL;
             bt_error err = {0};
             for (uint32_t i = 0; i < 3; i++) { /* fails as often as it is asked for */
-                assert_int_equal(bt_ring_acquire(f.ring, 3, &image, &err), BT_E_IO);
+                assert_int_equal(try_acquire(&f, 3, &image, &err), BT_E_IO);
                 assert_string_equal(err.code, "read_short");
                 assert_non_null(strstr(err.text, f.k.paths[0]));
             }
@@ -336,6 +348,102 @@ static void test_failure_and_recovery(void **state) {
     }
 }
 
+/* Units of 4, 5, ... 11 pages: as many are read ahead as there is room for, and the largest alone. */
+static void test_unequal_units(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 7};
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_sized(&f, kinds[w], BT_IO_AUTO, false, 15 * PAGE)) continue;
+        assert_int_equal(bt_ring_set_order(f.ring, order, 4, NULL), BT_OK);
+        settle(&f);
+        assert_int_equal(requests_of(&f), 3 + 3 + 4); /* 0, 1 and 2 fill it: 4 + 5 + 6 pages, in requests of 2 */
+        uint8_t *first = acquire(&f, 0);
+        assert_ptr_equal(acquire(&f, 1), first + 4 * PAGE);
+        assert_ptr_equal(acquire(&f, 2), first + 9 * PAGE);
+        bt_ring_release(f.ring, 0);
+        bt_ring_release(f.ring, 1);
+        settle(&f);
+        assert_int_equal(requests_of(&f), 10); /* 9 pages in one piece: unit 7 has 11 and waits */
+        bt_ring_release(f.ring, 2);
+        settle(&f);
+        assert_int_equal(requests_of(&f), 10 + 6 + 3); /* and, beside it, 0 */
+        assert_ptr_equal(acquire(&f, 7), first);
+        assert_ptr_equal(acquire(&f, 0), first + 11 * PAGE);
+        bt_ring_release(f.ring, 7);
+        bt_ring_release(f.ring, 0);
+        for (uint32_t i = 1; i < 40; i++) {
+            use(&f, order[i % 4]);
+        }
+        assert_int_equal(stats_of(&f).wrong_guesses, 0);
+        close_fixture(&f);
+    }
+}
+
+/* Two units that fit together, wherever the first of them already is. */
+static void test_together(void **state) {
+    (void)state;
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_sized(&f, kinds[w], BT_IO_AUTO, false, 21 * PAGE)) continue;
+        use(&f, 3); /* 7 pages at 0 */
+        use(&f, 6); /* 10 pages at 7; on either side of it there is no room for the 11 of unit 7 */
+        static const uint32_t both[] = {6, 7};
+        void *images[3] = {NULL};
+        bt_error err = {0};
+        if (bt_ring_acquire(f.ring, both, 2, images, &err) != BT_OK) fail_msg("%s", err.text);
+        check_image(&f, 6, images[0]);
+        check_image(&f, 7, images[1]);
+        assert_ptr_equal(images[1], (uint8_t *)images[0] + 10 * PAGE);
+        static const uint32_t third = 0;
+        assert_int_equal(bt_ring_acquire(f.ring, &third, 1, images + 2, &err), BT_E_LIMIT);
+        assert_string_equal(err.code, "ring_full");
+        check_image(&f, 6, images[0]);
+        bt_ring_release(f.ring, 6);
+        bt_ring_release(f.ring, 7);
+        static const uint32_t three[] = {5, 6, 0}; /* 9 + 10 + 4 pages */
+        assert_int_equal(bt_ring_acquire(f.ring, three, 3, images, &err), BT_E_LIMIT);
+        for (uint32_t i = 0; i < N_UNITS; i++) {
+            use(&f, i); /* none of them is held */
+        }
+        static const uint32_t same[] = {2, 2};
+        assert_int_equal(bt_ring_acquire(f.ring, same, 2, images, NULL), BT_OK);
+        assert_ptr_equal(images[0], images[1]);
+        bt_ring_release(f.ring, 2);
+        check_image(&f, 2, images[0]);
+        bt_ring_release(f.ring, 2);
+        uint32_t many[BT_RING_ACQUIRE_MAX + 1] = {0};
+        assert_int_equal(bt_ring_acquire(f.ring, many, BT_RING_ACQUIRE_MAX + 1, images, &err), BT_E_ARG);
+        close_fixture(&f);
+    }
+}
+
+/* Of units acquired together the second cannot be read: none is held, both come later. */
+static void test_together_fails(void **state) {
+    (void)state;
+    for (size_t w = 0; w < 2; w++) {
+        fixture f;
+        if (!open_sized(&f, kinds[w], BT_IO_AUTO, false, 16 * PAGE)) continue;
+        assert_int_equal(truncate(f.k.paths[0], (off_t)(33 * PAGE)), 0); /* unit 3 starts at 30 and has 6 */
+        static const uint32_t both[] = {1, 3};
+        void *images[2] = {NULL};
+        bt_error err = {0};
+        assert_int_equal(bt_ring_acquire(f.ring, both, 2, images, &err), BT_E_IO);
+        assert_null(images[0]);
+        int fd = open(f.k.paths[0], O_WRONLY);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, f.k.data[0], 80 * PAGE - 3, 0), 80 * PAGE - 3);
+        assert_int_equal(close(fd), 0);
+        use(&f, 7); /* 11 pages: room only when neither is held */
+        assert_int_equal(bt_ring_acquire(f.ring, both, 2, images, &err), BT_OK);
+        check_image(&f, 1, images[0]);
+        check_image(&f, 3, images[1]);
+        bt_ring_release(f.ring, 1);
+        bt_ring_release(f.ring, 3);
+        close_fixture(&f);
+    }
+}
+
 static void test_refused_over_the_cap(void **state) {
     (void)state;
     fixture f;
@@ -343,21 +451,21 @@ static void test_refused_over_the_cap(void **state) {
     bt_ring *more = NULL;
     bt_error err = {0};
     uint64_t blocks = bt_heap_live_blocks();
-    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1, PAGE, &more, &err), BT_E_BUDGET);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, PAGE, &more, &err), BT_E_BUDGET);
     assert_string_equal(err.code, "ram_budget");
-    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 0, PAGE, &more, NULL), BT_E_ARG);
-    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1, 100, &more, NULL), BT_E_ARG);
-    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 1024, UINT64_MAX / 4096 * 4096, &more, NULL),
-                     BT_E_ARG);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 0, &more, NULL), BT_E_ARG);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, 100, &more, NULL), BT_E_ARG);
+    assert_int_equal(bt_ring_open(f.account, f.reader, f.units, N_UNITS, UINT64_MAX / 4096 * 4096, &more, NULL),
+                     BT_E_NOMEM);
     assert_int_equal(bt_heap_live_blocks(), blocks);
     bt_ring_close(NULL);
-    /* A unit larger than a slot is refused, and harms nobody. */
+    /* A unit larger than the ring is refused, and harms nobody. */
     f.units[1].image_bytes = SLOT + PAGE;
     static const uint32_t order[] = {0, 1};
     assert_int_equal(bt_ring_set_order(f.ring, order, 2, NULL), BT_OK);
     use(&f, 0);
     void *image = NULL;
-    assert_int_equal(bt_ring_acquire(f.ring, 1, &image, &err), BT_E_LIMIT);
+    assert_int_equal(try_acquire(&f, 1, &image, &err), BT_E_LIMIT);
     assert_string_equal(err.code, "ring_unit");
     use(&f, 2);
     close_fixture(&f);
@@ -373,6 +481,9 @@ int main(void) {
         cmocka_unit_test(test_held_twice),
         cmocka_unit_test(test_a_new_order_keeps_what_fits),
         cmocka_unit_test(test_failure_and_recovery),
+        cmocka_unit_test(test_unequal_units),
+        cmocka_unit_test(test_together),
+        cmocka_unit_test(test_together_fails),
         cmocka_unit_test(test_refused_over_the_cap),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

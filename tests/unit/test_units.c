@@ -207,7 +207,7 @@ static void tied_table(void **state) {
         assert_int_not_equal(f->units[i].kind, BT_KIND_TABLE);
         n_heads += f->units[i].kind == BT_KIND_HEAD;
     }
-    uint64_t rows = ((4u << 20) - 2 * PAGE) / (UINT64_C(64) * 8 * 34) * 64;
+    uint64_t rows = ((1u << 20) - 2 * PAGE) / (UINT64_C(64) * 8 * 34) * 64;
     assert_int_equal(f->units[4].n_rows, rows);
     assert_int_equal(n_heads, (40000 + rows - 1) / rows);
     bt_facts_close(f);
