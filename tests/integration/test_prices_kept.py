@@ -62,9 +62,9 @@ rows = [line.split() for line in kept.splitlines()[2:]]
 for row in rows:
     row[13] = str(int(row[13]) + (1 << 20))
 files[0].write_text("".join(lines[:2]) + "".join(" ".join(row) + "\n" for row in rows))
-plan(state, "-ub", "64", budget="300M")
+plan(state, "-c", "1024", budget="300M")
 later = [line.split() for line in files[0].read_text().splitlines()[2:]]
-checks.check(len(later) > len(rows), f"another micro-batch is another point: {len(later)} after {len(rows)}")
+checks.check(len(later) > len(rows), f"another context is another point: {len(later)} after {len(rows)}")
 checks.check({row[13] for row in later} == {rows[0][13]}, "one peak of loading for all points")
 files[0].write_text(kept)
 
