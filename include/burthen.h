@@ -201,7 +201,8 @@ typedef struct bt_tensor {
     uint32_t shard;
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
-    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+    uint32_t unit;   /* first unit it belongs to, or BT_NO_UNIT */
+    bool has_second; /* kernels of x86 with AVX2 know it in a second layout, as large as the first */
 } bt_tensor;
 
 /* A run of a file that is read as a whole. Both ends lie on pages; the file's end may cut the last page short. */
@@ -317,6 +318,7 @@ typedef struct bt_wishes {
     uint32_t n_buffers; /* ring, in largest units; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
     bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
+    bt_choice repack;  /* a second layout of weights; AUTO: where nothing streams */
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
@@ -405,6 +407,7 @@ typedef struct bt_plan_unit {
     uint64_t read_bytes;   /* read each pass when streamed */
     uint64_t rows_bytes; /* BT_KIND_TABLE: its row window when not pinned; BT_KIND_HEAD: of a tied table not resident */
     uint64_t token_rows_bytes; /* the same, for each token of the micro-batch (added to rows_bytes) */
+    uint64_t derived_bytes;    /* of its second layout, beside the first when pinned; 0: it has none here */
     bt_unit_kind kind;
 } bt_plan_unit;
 
@@ -461,7 +464,9 @@ typedef struct bt_refusal {
 typedef struct bt_plan {
     bt_verdict verdict;
     bool forced;
-    bool exact; /* neither KV types nor micro-batch were lowered: results equal llama.cpp's with the same options */
+    /* Neither KV types nor micro-batch were lowered, and no second layout is held: results equal llama.cpp's with the
+     * same options and --no-repack. */
+    bool exact;
     bool priced_by_dry_run;
     bt_wishes wishes;
     uint32_t n_ctx_requested; /* 0 = not asked for */

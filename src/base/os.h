@@ -19,6 +19,7 @@ int64_t bt_os_resident_bytes(const void *base, uint64_t bytes); /* pages now in 
 int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes);
 uint64_t bt_os_now_ns(void); /* monotonic */
 uint64_t bt_os_page_bytes(void);
+bool bt_os_cpu_has_avx2(void); /* false on other processors than x86 */
 /* VmRSS, VmHWM, RssAnon, RssFile of this process in bytes; unknown where the system does not say */
 typedef struct bt_os_memory {
     bt_known rss_bytes, peak_rss_bytes, anon_bytes, file_bytes;

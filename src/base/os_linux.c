@@ -77,6 +77,14 @@ int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes) {
 
 /* ---- mappings --------------------------------------------------------------------------------------------------- */
 
+bool bt_os_cpu_has_avx2(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    return __builtin_cpu_supports("avx2");
+#else
+    return false;
+#endif
+}
+
 uint64_t bt_os_page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }

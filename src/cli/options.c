@@ -91,12 +91,6 @@ static bt_status parse_draft(const char *value, void *target, bt_error *err) {
     return strcmp(value, "off") == 0 ? BT_OK : later_but("speculation is", "plan --draft prices a draft model", err);
 }
 
-static bt_status parse_repack(const char *value, void *target, bt_error *err) {
-    (void)target;
-    bool nothing = strcmp(value, "off") == 0 || strcmp(value, "auto") == 0;
-    return nothing ? BT_OK : later("repacked copies of weights are", err);
-}
-
 static bt_status parse_projector(const char *value, void *target, bt_error *err) {
     (void)value;
     (void)target;
@@ -228,6 +222,14 @@ const bt_option bt_cli_option_table[] = {
      WISH(elastic),
      .choices = "auto|on|off",
      .help = "let weights use the memory of the context until the context needs it",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "repack",
+     .kind = BT_OPTION_CHOICE,
+     WISH(repack),
+     .choices = "auto|on|off",
+     .help = "hold pinned weights in a second layout too, for faster tokens, where the budget has room; auto does so "
+             "when nothing streams",
      .shown_default = "auto",
      .commands = ALL_MODEL},
     {.name = "rope-scaling",
@@ -571,12 +573,6 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      AT(help),
      .parse = parse_draft,
-     .commands = ALL_MODEL,
-     .hidden = true},
-    {.name = "repack",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_repack,
      .commands = ALL_MODEL,
      .hidden = true},
     {.name = "mmproj",

@@ -9,6 +9,7 @@
  * be. Bounds: files at most BT_JSON_IN_MAX_BYTES, memory the caller's arena. */
 #include "cli/planning.h"
 #include "base/error.h"
+#include "base/os.h"
 #include "base/size.h"
 #include "cli/base_costs.h"
 #include "engine/exact.h"
@@ -165,7 +166,9 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
     bt_choices choices;
     BT_TRY(bt_choices_make(facts, &wishes, &base, arena, &choices, err));
     bt_plan_unit *units = NULL;
-    BT_TRY(bt_costs_units(facts, arena, &units, err));
+    /* What the processor of another machine knows, its file does not say. */
+    bool repacks = !options->machine_file && bt_os_cpu_has_avx2();
+    BT_TRY(bt_costs_units(facts, repacks, arena, &units, err));
     *ret_budget = bt_budget_resolve(machine, &options->wishes);
     bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
     uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;

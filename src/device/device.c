@@ -50,6 +50,7 @@ void bt_device_close(bt_device *device) {
     bt_schedules_close(device);
     bt_buffers_close(device);
     bt_elastic_close(device);
+    bt_repack_close(device);
     bt_weights_close(device->weights);
     bt_cpu_close(device->cpu);
     bt_pool_close(device->pool);
@@ -102,6 +103,7 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     BT_TRY(bt_rows_open(device, err));
     if (device->params.measuring) return BT_OK;
     BT_TRY(bt_weights_pin(device->weights, progress, user, err));
+    BT_TRY(bt_repack_open(device, err));
     BT_TRY(open_ring(device, err));
     return device->ring && device->params.elastic ? bt_elastic_open(device, err) : BT_OK;
 }

@@ -42,7 +42,8 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
-    bool elastic; /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
+    uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
+    bool elastic;           /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
 } bt_device_params;
 
 typedef struct bt_device_stats {

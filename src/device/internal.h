@@ -40,6 +40,7 @@ uint64_t bt_cpu_work_bytes(const bt_cpu *cpu);
 
 typedef struct bt_lender bt_lender;
 typedef struct bt_elastic bt_elastic;
+typedef struct bt_repack bt_repack;
 
 typedef struct bt_buffer {
     bt_device *device;
@@ -183,6 +184,20 @@ void bt_elastic_settle(bt_device *device);
 /* Image of a held unit, or NULL. */
 uint8_t *bt_elastic_image(const bt_device *device, uint32_t unit);
 
+/* ---- repack.c: pinned weights in a second layout ---- */
+
+/* Columns from which on the plain layout is the faster one: the tiled kernels start there (ggml-cpu/mmq, 8 rows), and
+ * measured (docs/decisions/016). */
+#define BT_REPACK_COLUMNS 8
+
+/* After the pins were read; sets device->repack, bt_repack_close undoes a failure too. */
+bt_status bt_repack_open(bt_device *device, bt_error *err);
+void bt_repack_close(bt_device *device);
+/* Whether this product should read the second layout of a weight. */
+bool bt_repack_serves(const bt_device *device, const struct ggml_tensor *node, uint32_t weight);
+/* Point a clone of the weight to it. */
+void bt_repack_bind(const bt_device *device, uint32_t weight, struct ggml_tensor *clone);
+
 /* ---- rows.c, panels.c, compute.c ---- */
 
 bt_status bt_rows_open(bt_device *device, bt_error *err);
@@ -214,6 +229,7 @@ struct bt_device {
     bt_pool_buffers *pool;
     bt_weights *weights;
     bt_elastic *elastic; /* NULL: everything that lends keeps its charge */
+    bt_repack *repack;   /* NULL: plain layouts alone */
     bt_cpu *cpu;
     bt_ring *ring;
     bt_ring_unit *ring_units;

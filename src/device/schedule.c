@@ -171,6 +171,17 @@ static struct ggml_tensor *clone_source(builder *b, struct ggml_tensor *src) {
     return clone;
 }
 
+/* A weight that this product reads in its second layout: a clone for it alone. NULL: it does not. */
+static struct ggml_tensor *clone_repacked(builder *b, const struct ggml_tensor *node) {
+    const struct ggml_tensor *src = node->src[0];
+    uint32_t weight = node->op == GGML_OP_MUL_MAT ? weight_of(b->device, src) : BT_NO_WEIGHT;
+    if (weight == BT_NO_WEIGHT || !bt_repack_serves(b->device, node, weight)) return NULL;
+    struct ggml_tensor *clone = &b->schedule->leafs[b->schedule->n_leafs++];
+    *clone = *src;
+    bt_repack_bind(b->device, weight, clone);
+    return clone;
+}
+
 static void clone_nodes(builder *b) {
     bt_schedule *s = b->schedule;
     for (uint32_t i = 0; i < s->n_nodes; i++) {
@@ -181,8 +192,9 @@ static void clone_nodes(builder *b) {
     }
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         struct ggml_tensor *clone = &s->clones[i];
+        struct ggml_tensor *repacked = clone_repacked(b, b->source->nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC; k++)
-            if (clone->src[k]) clone->src[k] = clone_source(b, clone->src[k]);
+            if (clone->src[k]) clone->src[k] = k == 0 && repacked ? repacked : clone_source(b, clone->src[k]);
         if (clone->view_src) {
             uint32_t weight = weight_of(b->device, clone);
             struct ggml_tensor *view = clone_find(&b->map, clone->view_src);

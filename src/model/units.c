@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/gguf.h"
+#include "model/layouts.h"
 #include "model/roles.h"
 
 #include <inttypes.h>
@@ -260,6 +261,8 @@ bt_status bt_units_fill(bt_facts *facts, bt_arena *arena, bt_arena *scratch, con
     builder b = {.facts = facts, .name = name, .head = find_head(facts)};
     for (uint32_t i = 0; i < facts->n_tensors; i++)
         facts->tensors[i].unit = BT_NO_UNIT;
+    for (uint32_t i = 0; i < facts->n_tensors; i++)
+        facts->tensors[i].has_second = bt_layout_has_second(&facts->tensors[i]);
     BT_TRY(sort_tensors(&b, scratch, err));
     BT_TRY(reserve(&b, arena, err));
     add_groups(&b);

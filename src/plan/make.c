@@ -201,6 +201,7 @@ bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_
         unknown_say(problem, &plan);
     } else {
         plan.verdict = best.n_streamed == 0 ? BT_FITS : BT_STREAMS;
+        bt_derive(problem, best.costs->page_table_divisor, &plan);
     }
     ctx_reason_make(&ask, best.costs, &plan);
     *ret_plan = plan;

@@ -82,6 +82,7 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "buffers", SLOT_MAX, &w->n_buffers);
     w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
     w->elastic = (bt_choice)word(in, o, "elastic", bt_choice_names, 3);
+    w->repack = (bt_choice)word(in, o, "repack", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
     w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
     w->rope_scaling = (bt_rope_scaling)word(in, o, "rope_scaling", bt_rope_scaling_names, 4);

@@ -68,6 +68,10 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
     bt_row(out, "Streaming ring", "%u buffer%s (%s)%s", plan->n_slots, plan->n_slots == 1 ? "" : "s",
            BT_SIZE(plan->ledger.bytes[BT_LINE_RING]), ring_lowered ? ", a second does not fit" : "");
     bt_row(out, "Pinned units", "%u / %u (%s)", plan->n_pinned, plan->n_units, BT_SIZE(plan->pinned_bytes));
+    uint64_t derived_bytes = plan->ledger.bytes[BT_LINE_DERIVED];
+    if (derived_bytes > 0)
+        bt_row(out, "Second layout", "%s beside them, for single tokens: last digits may differ",
+               BT_SIZE(derived_bytes));
 }
 
 static void add_companion(bt_text *out, const char *label, const bt_companion *companion) {

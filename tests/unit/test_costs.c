@@ -358,7 +358,7 @@ static void units_of_facts(void **state) {
         .tensors = tensors, .n_tensors = 3, .units = units, .n_units = 4, .unit_tensors = index, .n_unit_tensors = 3};
     bt_arena *arena = bt_arena_open(MIB, 4096);
     bt_plan_unit *u = NULL;
-    assert_int_equal(bt_costs_units(&facts, arena, &u, NULL), BT_OK);
+    assert_int_equal(bt_costs_units(&facts, false, arena, &u, NULL), BT_OK);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(u[i].kind, units[i].kind);
         assert_int_equal(u[i].pinned_bytes, units[i].image_bytes);
@@ -374,7 +374,7 @@ static void units_of_facts(void **state) {
     bt_arena_close(arena);
     bt_arena *full = bt_arena_open(64, 64);
     bt_error err = {0};
-    assert_int_equal(bt_costs_units(&facts, full, &u, &err), BT_E_NOMEM);
+    assert_int_equal(bt_costs_units(&facts, false, full, &u, &err), BT_E_NOMEM);
     bt_arena_close(full);
 }
 

@@ -83,9 +83,9 @@ static int set_up(void **state) {
     for (uint32_t i = 0; i < 3; i++)
         costs[i] = model(F16, CELL, 512u >> i);
     for (uint32_t u = 0; u < 8; u++)
-        units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
-    units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, BT_KIND_HEAD};
-    units[10] = (bt_plan_unit){TABLE, TABLE, TABLE, ROWS, 0, BT_KIND_TABLE};
+        units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, 0, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
+    units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, 0, BT_KIND_HEAD};
+    units[10] = (bt_plan_unit){TABLE, TABLE, TABLE, ROWS, 0, 0, BT_KIND_TABLE};
     problem = (bt_problem){.costs = costs,
                            .n_costs = 3,
                            .units = units,
@@ -574,7 +574,7 @@ static void of_equal_pins_fewer_planned_bytes(void **state) {
 static void pinning_the_largest_shrinks_the_ring(void **state) {
     (void)state;
     problem.wishes.n_ctx = 256;
-    units[3] = (bt_plan_unit){4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 0, BT_KIND_FEED_FORWARD};
+    units[3] = (bt_plan_unit){4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 0, 0, BT_KIND_FEED_FORWARD};
     plan_with(fixed(256, 512) + 6 * BLOCK);
     assert_int_equal(plan.n_slots, 2);
     assert_int_equal(plan.slot_bytes, BLOCK);
@@ -776,6 +776,89 @@ static void arena_full(void **state) {
     assert_true(made);
 }
 
+/* ---- second layouts ---- */
+
+/* Every block's unit has one of half its size. */
+static void derive_blocks(void) {
+    for (uint32_t u = 0; u < 8; u++)
+        units[u].derived_bytes = BLOCK / 2;
+}
+
+static void second_layouts(void **state) {
+    (void)state;
+    const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS; /* the table is pinned before them */
+    derive_blocks();
+    plan_with(full);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+    assert_true(plan.exact);
+    plan_with(full + BLOCK / 2 - 1);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+    plan_with(full + BLOCK / 2);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK / 2);
+    assert_int_equal(plan.ledger.source[BT_LINE_DERIVED], BT_SOURCE_TENSOR);
+    assert_false(plan.exact);
+    assert_int_equal(plan.planned_bytes, full + BLOCK / 2);
+    plan_with(full + 100 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 4 * BLOCK); /* all eight */
+    problem.wishes.repack = BT_OFF;
+    plan_with(full + 100 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+}
+
+/* Whole units in order: one that is too large ends it, so that what is repacked is a prefix. */
+static void second_layouts_in_order(void **state) {
+    (void)state;
+    const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS;
+    derive_blocks();
+    units[0].derived_bytes = 0;
+    units[2].derived_bytes = 3 * BLOCK;
+    plan_with(full + 3 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK / 2);
+}
+
+static void second_layouts_with_page_tables(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        costs[i].page_table_divisor = 512;
+    derive_blocks();
+    for (uint64_t more = 0; more < 12 * BLOCK; more += 77) {
+        plan_with(fixed(2048, 512) + all_blocks + TABLE + more);
+        assert_true(plan.planned_bytes <= plan.budget_bytes);
+        uint64_t pages = plan.ledger.bytes[BT_LINE_PAGETABLES];
+        assert_true(pages >= (plan.planned_bytes - pages) / 512);
+    }
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 4 * BLOCK);
+}
+
+static void second_layouts_of_streams(void **state) {
+    (void)state;
+    derive_blocks();
+    for (uint64_t budget = fixed(2048, 512) + 2 * BLOCK; budget < fixed(2048, 512) + all_blocks; budget += 500) {
+        problem.wishes.repack = BT_AUTO;
+        plan_with(budget);
+        if (plan.verdict != BT_STREAMS) continue;
+        assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+        problem.wishes.repack = BT_ON;
+        plan_with(budget);
+        assert_true(plan.planned_bytes <= budget);
+        assert_true(plan.ledger.bytes[BT_LINE_DERIVED] <= plan.pinned_bytes / 2);
+    }
+}
+
+/* Of a budget that nobody named, a quarter of what is left; of no budget, nothing. */
+static void second_layouts_of_a_guess(void **state) {
+    (void)state;
+    const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS;
+    derive_blocks();
+    problem.wishes.budget_kind = BT_BUDGET_AUTO;
+    plan_with(full + 4 * BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK);
+    problem.wishes.budget_kind = BT_BUDGET_OFF;
+    plan_with(UINT64_MAX);
+    assert_int_equal(plan.verdict, BT_FITS);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -811,6 +894,11 @@ int main(void) {
         TEST(prices_beyond_64_bits),
         TEST(nothing_to_place),
         TEST(arena_full),
+        TEST(second_layouts),
+        TEST(second_layouts_in_order),
+        TEST(second_layouts_with_page_tables),
+        TEST(second_layouts_of_streams),
+        TEST(second_layouts_of_a_guess),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
