@@ -318,6 +318,8 @@ typedef struct bt_wishes {
     uint32_t n_buffers; /* ring, in largest units; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
     bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
+    bt_choice speculate; /* guess tokens and verify them together; AUTO: where weights stream */
+    uint32_t n_draft;    /* tokens guessed at once; 0 = 6 */
     bt_choice repack;  /* a second layout of weights; AUTO: where nothing streams */
     bt_policy policy;
     bt_io_mode io;
@@ -474,6 +476,7 @@ typedef struct bt_plan {
     uint32_t n_ctx_train;
     char ctx_reason[96]; /* why requested and effective differ, else empty */
     uint32_t n_batch, n_ubatch, n_parallel, n_threads;
+    uint32_t n_draft; /* tokens that are guessed and verified together with one; 0: none. Their logits are planned */
     uint32_t type_k, type_v; /* effective, never BT_TYPE_AUTO */
     bool head_resident;
     uint32_t n_slots; /* 0 when nothing streams */

@@ -48,6 +48,8 @@ static void count(bt_chat *chat, const bt_turn *turn) {
     chat->sum.n_generated += g->n_generated;
     chat->sum.prompt_ns += g->prompt_ns;
     chat->sum.decode_ns += g->decode_ns;
+    chat->sum.n_drafted += g->n_drafted;
+    chat->sum.n_accepted += g->n_accepted;
 }
 
 /* What a user must know of how an answer ended. */
@@ -182,6 +184,8 @@ static void measure(bt_chat *chat, bt_measured *measured) {
     memset(measured, 0, sizeof *measured);
     measured->prompt_tokens = sum->n_prompt;
     measured->generated_tokens = sum->n_generated;
+    measured->drafted_tokens = sum->n_drafted;
+    measured->accepted_tokens = sum->n_accepted;
     measured->ttft_s = (double)chat->first_token_ns / 1e9;
     if (sum->prompt_ns > 0) measured->prefill_tokens_per_s = (double)sum->n_prompt * 1e9 / (double)sum->prompt_ns;
     /* the first token of each answer comes from the prompt's own pass */

@@ -167,6 +167,8 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
     bt_generate_params params = bt_running_generate_params(running, grammar);
     params.on_token = on_token;
     params.user = out;
+    params.before = out->all;
+    params.n_before = (uint32_t)bt_sat_sub_u64(out->n_all, n);
     bt_status status = check_room(running, n, err);
     if (status == BT_OK) say_room(running, n);
     if (status == BT_OK) status = bt_generate(running->session, tokens, n, &params, ret, err);
@@ -178,6 +180,8 @@ static bt_status generate(bt_running *running, const bt_text *prompt, const char
 static void count(const bt_generated *generated, bt_measured *measured) {
     measured->prompt_tokens = generated->n_prompt;
     measured->generated_tokens = generated->n_generated;
+    measured->drafted_tokens = generated->n_drafted;
+    measured->accepted_tokens = generated->n_accepted;
     measured->loop_heap_allocations = generated->loop_heap_allocations;
     measured->loop_heap_growth_bytes = generated->loop_heap_growth_bytes;
     measured->ttft_s = (double)generated->first_token_ns / 1e9;

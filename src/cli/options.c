@@ -86,6 +86,26 @@ static bt_status parse_device(const char *value, void *target, bt_error *err) {
     return nothing ? BT_OK : later("graphics cards and other devices are", err);
 }
 
+static bt_status parse_speculate(const char *value, void *target, bt_error *err) {
+    bt_wishes *wishes = &((bt_cli_options *)target)->wishes;
+    static const char lookup[] = "ngram";
+    if (strcmp(value, "off") == 0 || strcmp(value, "auto") == 0) {
+        wishes->speculate = strcmp(value, "off") == 0 ? BT_OFF : BT_AUTO;
+        return BT_OK;
+    }
+    if (strncmp(value, "draft", 5) == 0) return later_but("draft models are", "plan --draft prices one", err);
+    const char *rest = value + sizeof lookup - 1;
+    bool good = strncmp(value, lookup, sizeof lookup - 1) == 0 && (rest[0] == '\0' || rest[0] == ':');
+    bool counted = good && rest[0] == ':';
+    good = good && (!counted || (rest[1] >= '1' && rest[1] <= '6' && rest[2] == '\0'));
+    if (!good)
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                       "--speculate wants off, auto, ngram, or ngram:K with K from 1 to 6, not \"%s\"", value);
+    wishes->speculate = BT_ON;
+    wishes->n_draft = counted ? (uint32_t)(rest[1] - '0') : 0;
+    return BT_OK;
+}
+
 static bt_status parse_draft(const char *value, void *target, bt_error *err) {
     (void)target;
     return strcmp(value, "off") == 0 ? BT_OK : later_but("speculation is", "plan --draft prices a draft model", err);
@@ -222,6 +242,15 @@ const bt_option bt_cli_option_table[] = {
      WISH(elastic),
      .choices = "auto|on|off",
      .help = "let weights use the memory of the context until the context needs it",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "speculate",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(speculate),
+     .parse = parse_speculate,
+     .arg = "off|auto|ngram[:K]",
+     .help = "guess up to K of 6 tokens from what the context repeats and verify them in one pass, with the same text; "
+             "auto does so where weights stream",
      .shown_default = "auto",
      .commands = ALL_MODEL},
     {.name = "repack",
@@ -568,12 +597,6 @@ const bt_option bt_cli_option_table[] = {
      AT(help),
      .parse = parse_draft,
      .commands = LOADS,
-     .hidden = true},
-    {.name = "speculate",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_draft,
-     .commands = ALL_MODEL,
      .hidden = true},
     {.name = "mmproj",
      .shorts = "mm",

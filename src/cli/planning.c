@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "cli/base_costs.h"
 #include "engine/exact.h"
+#include "engine/speculate.h"
 #include "engine/speed.h"
 #include "model/projector.h"
 #include "model/types.h"
@@ -213,6 +214,40 @@ uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch) {
     return 1;
 }
 
+/* ---- rows of logits for guesses ---- */
+
+static uint32_t draft_rows(uint32_t n_ctx, uint32_t n_ubatch) {
+    (void)n_ctx;
+    (void)n_ubatch;
+    return BT_DRAFT_MAX + 1;
+}
+
+/* Guesses can be verified to the bit (engine/session.h, bt_session_verify), and are wanted. */
+static bool may_guess(const bt_wishes *wishes, const bt_facts *facts, const bt_plan *plan) {
+    bool wanted = wishes->speculate == BT_ON || (wishes->speculate == BT_AUTO && plan->verdict == BT_STREAMS);
+    bool runs = plan->verdict == BT_STREAMS || plan->verdict == BT_FITS;
+    return wanted && runs && plan->n_parallel == 1 && plan->wishes.flash_attn != BT_OFF && facts->n_expert == 0 &&
+           bt_kv_state_bytes(facts, 1) == 0 && plan->n_ubatch > BT_DRAFT_MAX &&
+           plan->ledger.bytes[BT_LINE_DERIVED] == 0;
+}
+
+static bool same_shape(const bt_plan *a, const bt_plan *b) {
+    return a->verdict == b->verdict && a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->type_k == b->type_k &&
+           a->type_v == b->type_v && a->n_slots == b->n_slots && a->head_resident == b->head_resident &&
+           a->ledger.bytes[BT_LINE_DERIVED] == b->ledger.bytes[BT_LINE_DERIVED];
+}
+
+/* Logits for guesses are bought with pins, never with context, overlap or anything else of the plan's shape. What is
+ * printed as the minimum has no room for them. */
+static void add_guesses(const bt_wishes *wishes, const bt_plan *with, bt_plan *plan) {
+    if (!same_shape(with, plan)) return;
+    bt_rung ladder[BT_RUNG_COUNT];
+    memcpy(ladder, plan->ladder, sizeof ladder);
+    *plan = *with;
+    memcpy(plan->ladder, ladder, sizeof ladder);
+    plan->n_draft = wishes->n_draft > 0 ? wishes->n_draft : BT_DRAFT_MAX;
+}
+
 bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
                             bt_error *err) {
@@ -224,6 +259,11 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     uint32_t n_threads = problem.wishes.n_threads;
     bt_price_cache *cache = bt_price_cache_open(facts, &problem.wishes, n_threads, arena);
     BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, outputs, cache, arena, &plan, err));
+    if (outputs == bt_planning_one_row && may_guess(&problem.wishes, facts, &plan)) {
+        bt_plan with = {0};
+        BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, draft_rows, cache, arena, &with, err));
+        add_guesses(&problem.wishes, &with, &plan);
+    }
     plan.disk_bytes_per_s = machine->disk_bytes_per_s;
     plan.wishes = options->wishes;
     *ret_plan = plan;

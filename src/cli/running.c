@@ -220,10 +220,12 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     const char *reason = bt_reader_reason(reader);
     bt_log(BT_LOG_INFO, "reading with %s%s%s", reader_name(reader), reason[0] ? ": " : "", reason);
     bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
-    bt_session_params session = bt_session_params_of(plan, outputs(plan->n_ctx, plan->n_ubatch));
+    uint32_t n_outputs = (uint32_t)bt_max_u64(outputs(plan->n_ctx, plan->n_ubatch), plan->n_draft + UINT64_C(1));
+    bt_session_params session = bt_session_params_of(plan, n_outputs);
     BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
     bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
     running->loaded_own_bytes = bt_heap_live_bytes();
+    if (plan->n_draft > 0) BT_TRY(bt_device_learn_same_rows(bt_engine_device(running->engine), err));
     return BT_OK;
 }
 
@@ -300,6 +302,7 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
                      .grammar = grammar},
         .n_predict = options->n_predict,
         .ignore_eos = options->ignore_eos,
+        .n_draft = running->plan.n_draft,
     };
 }
 

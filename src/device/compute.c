@@ -11,14 +11,6 @@
 #include "base/error.h"
 #include "base/os.h"
 
-static struct ggml_cgraph segment_graph(const bt_schedule *schedule, const bt_segment *segment) {
-    struct ggml_cgraph graph = schedule->graph;
-    graph.nodes += segment->first;
-    graph.n_nodes = (int)segment->n;
-    graph.uid = 0;
-    return graph;
-}
-
 static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                          void *images[BT_SEGMENT_UNITS], bt_error *err) {
     BT_TRY(bt_ring_acquire(device->ring, segment->units, segment->n_units, images, err));
@@ -30,14 +22,38 @@ static bt_status acquire(bt_device *device, bt_schedule *schedule, const bt_segm
     return BT_OK;
 }
 
+/* Nodes [first, end) of a segment. */
+static enum ggml_status compute_range(bt_device *device, const bt_schedule *schedule, const bt_segment *segment,
+                                      uint32_t first, uint32_t end) {
+    if (first == end) return GGML_STATUS_SUCCESS;
+    struct ggml_cgraph graph = schedule->graph;
+    graph.nodes += first;
+    graph.n_nodes = (int)(end - first);
+    graph.uid = 0;
+    return bt_cpu_compute(device->cpu, &graph, &segment->plan);
+}
+
+/* All nodes of a segment at once, but for those that tokens.c takes apart. */
+static enum ggml_status compute_nodes(bt_device *device, const bt_schedule *schedule, const bt_segment *segment) {
+    uint32_t start = segment->first, end = segment->first + segment->n;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (uint32_t i = start; device->token_by_token && i < end && status == GGML_STATUS_SUCCESS; i++) {
+        if (!bt_tokens_split(device, schedule->nodes[i])) continue;
+        status = compute_range(device, schedule, segment, start, i);
+        if (status == GGML_STATUS_SUCCESS)
+            status = bt_tokens_compute(device, &schedule->graph, &segment->plan, schedule->nodes[i]);
+        start = i + 1;
+    }
+    return status == GGML_STATUS_SUCCESS ? compute_range(device, schedule, segment, start, end) : status;
+}
+
 static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                                       bt_error *err) {
     uint64_t start_ns = bt_os_now_ns();
     void *images[BT_SEGMENT_UNITS];
     if (segment->n_units > 0 && acquire(device, schedule, segment, images, err) != BT_OK) return GGML_STATUS_FAILED;
     uint64_t ready_ns = bt_os_now_ns();
-    struct ggml_cgraph graph = segment_graph(schedule, segment);
-    enum ggml_status status = bt_cpu_compute(device->cpu, &graph, &segment->plan);
+    enum ggml_status status = compute_nodes(device, schedule, segment);
     device->stats.wait_ns += ready_ns - start_ns;
     device->stats.compute_ns += bt_os_now_ns() - ready_ns;
     for (uint32_t k = 0; k < segment->n_units; k++) {

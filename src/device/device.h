@@ -83,6 +83,14 @@ bool bt_device_take_error(bt_device *device, bt_error *err);
 /* true stops the running graph at the next node; called from any thread. */
 void bt_device_set_abort(bt_device *device, bool (*should_abort)(void *), void *user);
 
+/* Whether up to BT_TOKEN_BY_TOKEN_MAX tokens are computed so that their results are those of single steps to the bit
+ * (docs/design.md S2). From 8 on ggml's kernels for prompts set in. */
+#define BT_TOKEN_BY_TOKEN_MAX 7
+void bt_device_set_token_by_token(bt_device *device, bool on);
+/* Learn, before that is asked for the first time, of which types several columns can be multiplied at once: tried on
+ * the model's own weights. Without it every product is computed token by token. After the start. */
+BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *err);
+
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);

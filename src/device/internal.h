@@ -198,6 +198,14 @@ bool bt_repack_serves(const bt_device *device, const struct ggml_tensor *node, u
 /* Point a clone of the weight to it. */
 void bt_repack_bind(const bt_device *device, uint32_t weight, struct ggml_tensor *clone);
 
+/* ---- tokens.c: a few tokens, each as if it were alone ---- */
+
+/* Whether bt_tokens_compute must compute this node. */
+bool bt_tokens_split(const bt_device *device, const struct ggml_tensor *node);
+/* like: the graph that it stands in; plan: of a segment with it. */
+enum ggml_status bt_tokens_compute(bt_device *device, const struct ggml_cgraph *like, const bt_cpu_plan *plan,
+                                   const struct ggml_tensor *node);
+
 /* ---- rows.c, panels.c, compute.c ---- */
 
 bt_status bt_rows_open(bt_device *device, bt_error *err);
@@ -240,6 +248,8 @@ struct bt_device {
     bt_schedule schedules[BT_SCHEDULE_MAX];
     uint64_t generation; /* schedules of an older one are built again */
     uint64_t clock;
+    bool token_by_token;             /* bt_device_set_token_by_token */
+    bool same_rows[GGML_TYPE_COUNT]; /* bt_device_learn_same_rows */
     bt_device_stats stats;
     bt_device_phase phase;
     pthread_mutex_t graph_lock;  /* one graph at a time */

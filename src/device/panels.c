@@ -31,7 +31,9 @@ static enum ggml_status compute_rows(bt_device *device, bt_schedule *schedule, c
     graph.nodes = nodes;
     graph.n_nodes = 1;
     uint64_t start_ns = bt_os_now_ns();
-    enum ggml_status status = bt_cpu_compute(device->cpu, &graph, &segment->plan);
+    enum ggml_status status = bt_tokens_split(device, &product)
+                                  ? bt_tokens_compute(device, &graph, &segment->plan, &product)
+                                  : bt_cpu_compute(device->cpu, &graph, &segment->plan);
     device->stats.compute_ns += bt_os_now_ns() - start_ns;
     return status;
 }

@@ -307,6 +307,8 @@ static bt_status generate(bt_conversation *c, const bt_rendered *rendered, const
     bt_generate_params inner = *params;
     inner.on_token = on_token;
     inner.user = &a;
+    inner.before = c->tokens;
+    inner.n_before = turn->n_reused;
     uint32_t n_new = turn->n_rendered - c->n_tokens;
     memcpy(c->tokens + c->n_tokens, c->rendered + c->n_tokens, n_new * sizeof *c->tokens);
     c->n_tokens = turn->n_rendered;

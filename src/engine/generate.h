@@ -17,6 +17,9 @@ typedef struct bt_generate_params {
     bt_sampling sampling;
     int32_t n_predict; /* -1: to the context's end */
     bool ignore_eos;
+    uint32_t n_draft;      /* tokens guessed at once by lookup, at most BT_DRAFT_MAX; 0: none */
+    const int32_t *before; /* [n_before] what stands in the context before the prompt: guesses come from it too */
+    uint32_t n_before;
     /* Called with each token and its bytes (not terminated); false stops. */
     bool (*on_token)(int32_t token, const char *bytes, size_t n_bytes, void *user);
     void *user;
@@ -28,6 +31,7 @@ typedef struct bt_generated {
     uint32_t n_prompt, n_generated;
     uint64_t prompt_ns, first_token_ns, decode_ns; /* first token: from the start of the prompt */
     bt_stop stop;
+    uint64_t n_drafted, n_accepted; /* guesses, and those that were right */
     /* From the second token to the last; unknown with fewer than three. */
     bt_known loop_heap_allocations;  /* ours: must be none */
     bt_known loop_heap_growth_bytes; /* of the whole process; 0 when it shrank */

@@ -246,6 +246,35 @@ bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t
     return BT_OK;
 }
 
+bt_status bt_session_verify(bt_session *session, const int32_t *tokens, uint32_t n, bt_error *err) {
+    uint8_t wants_logits[BT_TOKEN_BY_TOKEN_MAX];
+    if (n > BT_TOKEN_BY_TOKEN_MAX || n > session->params.n_batch || n > session->params.n_outputs_max)
+        return bt_fail(err, BT_E_ARG, "verify", BT_MEASURE_TOKENS, n, BT_TOKEN_BY_TOKEN_MAX,
+                       "%u tokens are more than can be verified at once", n);
+    memset(wants_logits, 1, sizeof wants_logits);
+    bt_device *device = bt_engine_device(session->engine);
+    bt_device_set_token_by_token(device, true);
+    bt_status status = bt_session_decode(session, tokens, n, wants_logits, err);
+    bt_device_set_token_by_token(device, false);
+    return status;
+}
+
+bool bt_session_goes_back(const bt_session *session) {
+    const struct llama_model *model = bt_engine_model(session->engine);
+    return !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+}
+
+/* A sliding window still holds what the tokens before need: its cells are taken again only when they are out of the
+ * window of the first token of the call that takes them. */
+bt_status bt_session_take_back(bt_session *session, uint32_t n, bt_error *err) {
+    if (n >= session->n_used) return BT_OK;
+    if (!llama_memory_seq_rm(llama_get_memory(session->context), 0, (llama_pos)n, -1))
+        return bt_fail(err, BT_E_DEVICE, "take_back", BT_MEASURE_TOKENS, session->n_used, n,
+                       "llama.cpp does not take back tokens of this model");
+    session->n_used = n;
+    return BT_OK;
+}
+
 bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_bytes, bool add_special, bool parse_special,
                               int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
     const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));

@@ -34,6 +34,14 @@ uint32_t bt_session_n_used(const bt_session *session);
  * reports. The session can be used again after any failure, from bt_session_clear. */
 BT_MUST_CHECK bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n,
                                           const uint8_t *wants_logits, bt_error *err);
+/* The same for tokens that were guessed, at most BT_TOKEN_BY_TOKEN_MAX of them, with logits for each: to the bit those
+ * of single steps where no border of 256 cells lies between them (after bt_device_learn_same_rows, or slower). */
+BT_MUST_CHECK bt_status bt_session_verify(bt_session *session, const int32_t *tokens, uint32_t n, bt_error *err);
+/* Whether tokens can be taken back one by one: not from a recurrent state. */
+bool bt_session_goes_back(const bt_session *session);
+/* Take back what was decoded last, until n tokens are left: at most those of the last call. BT_E_DEVICE, code
+ * "take_back", when libllama does not do it. */
+BT_MUST_CHECK bt_status bt_session_take_back(bt_session *session, uint32_t n, bt_error *err);
 void bt_session_clear(bt_session *session);
 /* Forget all but the first n tokens (n <= used). Returns how many are kept: 0 where the model's memory cannot go back
  * (recurrent state; a sliding window that has passed on). Also puts right what a failed decode left behind. */

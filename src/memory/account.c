@@ -30,6 +30,9 @@
 #include <stdio.h>
 
 #define MAPPING_MAX 65536u
+/* Records that need no heap: a model and its context take some 30, and a new kind of graph in the token loop, which
+ * allocates nothing, two more. */
+#define RECORD_MAX 64u
 
 typedef struct account_line {
     uint64_t cap_bytes;
@@ -51,7 +54,27 @@ struct bt_account {
     uint64_t mapped_bytes, peak_mapped_bytes; /* as measured, over all lines and borrowers */
     bt_mapping *first;
     uint32_t n_mappings;
+    bt_mapping records[RECORD_MAX];
+    bt_mapping *spare; /* of those, a list by next */
 };
+
+/* Under the lock. NULL: no memory. */
+static bt_mapping *record_new(bt_account *account) {
+    bt_mapping *record = account->spare;
+    if (!record) return bt_heap_alloc(sizeof *record);
+    account->spare = record->next;
+    return record;
+}
+
+/* Under the lock. */
+static void record_free(bt_account *account, bt_mapping *record) {
+    if (record < account->records || record >= account->records + RECORD_MAX) {
+        bt_heap_free(record);
+        return;
+    }
+    record->next = account->spare;
+    account->spare = record;
+}
 
 static bool is_line(bt_line at) {
     return (unsigned)at < (unsigned)BT_LINE_COUNT;
@@ -67,6 +90,8 @@ bt_status bt_account_open(const uint64_t caps[BT_LINE_COUNT], uint64_t budget_by
         return bt_fail_sys(err, sys, "lock", "cannot make the memory account");
     }
     account->budget_bytes = budget_bytes;
+    for (uint32_t i = RECORD_MAX; i > 0; i--)
+        record_free(account, &account->records[i - 1]);
     for (unsigned i = 0; i < BT_LINE_COUNT; i++) {
         account->lines[i].cap_bytes = caps[i];
     }
@@ -80,7 +105,7 @@ bool bt_account_close(bt_account *account) {
     for (bt_mapping *mapping = account->first; mapping;) {
         bt_mapping *next = mapping->next;
         (void)bt_os_unreserve(mapping->base, mapping->bytes);
-        bt_heap_free(mapping);
+        record_free(account, mapping);
         mapping = next;
     }
     (void)pthread_mutex_destroy(&account->lock);
@@ -95,14 +120,16 @@ static bt_status map(bt_account *account, bt_line line, uint64_t bytes, bool bor
         return bt_fail(err, BT_E_ARG, "mapping_size", BT_MEASURE_BYTES, bytes, UINT64_MAX,
                        "no mapping of %llu bytes on line %u can exist", (unsigned long long)bytes, (unsigned)line);
     }
-    bt_mapping *mapping = bt_heap_alloc(sizeof *mapping);
-    if (!mapping) return bt_fail_sys(err, ENOMEM, "heap", "cannot record a mapping");
     pthread_mutex_lock(&account->lock);
     if (account->n_mappings >= MAPPING_MAX) {
         pthread_mutex_unlock(&account->lock);
-        bt_heap_free(mapping);
         return bt_fail(err, BT_E_LIMIT, "mapping_count", BT_MEASURE_ITEMS, (uint64_t)MAPPING_MAX + 1, MAPPING_MAX,
                        "host/%s: more than %u mappings", bt_line_name(line), MAPPING_MAX);
+    }
+    bt_mapping *mapping = record_new(account);
+    if (!mapping) {
+        pthread_mutex_unlock(&account->lock);
+        return bt_fail_sys(err, ENOMEM, "heap", "cannot record a mapping");
     }
     errno = 0;
     void *base = bt_os_reserve(rounded);
@@ -114,10 +141,11 @@ static bt_status map(bt_account *account, bt_line line, uint64_t bytes, bool bor
         account->first = mapping;
         account->n_mappings++;
         account->lines[line].reserved_bytes = bt_sat_add_u64(account->lines[line].reserved_bytes, rounded);
+    } else {
+        record_free(account, mapping);
     }
     pthread_mutex_unlock(&account->lock);
     if (!base) {
-        bt_heap_free(mapping);
         return bt_fail_sys(err, sys, "reserve_failed", "host/%s: the system refused %s of address space",
                            bt_line_name(line), BT_SIZE(rounded));
     }
@@ -360,9 +388,9 @@ void bt_account_unmap(bt_account *account, bt_mapping *mapping) {
         account->first = mapping->next;
     if (mapping->next) mapping->next->prev = mapping->prev;
     account->n_mappings--;
-    pthread_mutex_unlock(&account->lock);
     (void)bt_os_unreserve(mapping->base, mapping->bytes);
-    bt_heap_free(mapping);
+    record_free(account, mapping);
+    pthread_mutex_unlock(&account->lock);
 }
 
 /* ---- measuring -------------------------------------------------------------------------------------------------- */

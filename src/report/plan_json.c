@@ -61,6 +61,8 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     put_count_or_null(out, w, "buffers", wishes->n_buffers);
     bt_json_put_text(out, w, "stream_head", bt_choice_names[wishes->stream_head]);
     bt_json_put_text(out, w, "elastic", bt_choice_names[wishes->elastic]);
+    bt_json_put_text(out, w, "speculate", bt_choice_names[wishes->speculate]);
+    put_count_or_null(out, w, "draft_tokens", wishes->n_draft);
     bt_json_put_text(out, w, "repack", bt_choice_names[wishes->repack]);
     bt_json_put_text(out, w, "policy", bt_policy_names[wishes->policy]);
     bt_json_put_text(out, w, "io", bt_io_names[wishes->io]);
@@ -112,6 +114,7 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     json_t *batch = bt_json_put_object(out, root, "batch");
     bt_json_put_u64(out, batch, "n_batch", plan->n_batch);
     bt_json_put_u64(out, batch, "n_ubatch", plan->n_ubatch);
+    bt_json_put_u64(out, batch, "n_draft", plan->n_draft);
     bt_json_put_u64(out, root, "parallel", plan->n_parallel);
     bt_json_put_u64(out, root, "threads", plan->n_threads);
     bt_json_put_bool(out, root, "exact", plan->exact);

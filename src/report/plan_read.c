@@ -20,6 +20,7 @@
 
 #define CTX_MAX    (1u << 30) /* above every trained context, and far from overflow when it is rounded up */
 #define THREAD_MAX 4096u      /* Linux: at most 8192 processors, and no more workers than that help */
+#define DRAFT_MAX  6u         /* engine/speculate.h */
 #define SLOT_MAX   1024u
 #define UNIT_MAX   (2u * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
 
@@ -82,6 +83,8 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "buffers", SLOT_MAX, &w->n_buffers);
     w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
     w->elastic = (bt_choice)word(in, o, "elastic", bt_choice_names, 3);
+    w->speculate = (bt_choice)word(in, o, "speculate", bt_choice_names, 3);
+    (void)bt_json_u32_or_0(in, o, "draft_tokens", DRAFT_MAX, &w->n_draft);
     w->repack = (bt_choice)word(in, o, "repack", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);
     w->io = (bt_io_mode)word(in, o, "io", bt_io_names, 3);
@@ -126,6 +129,7 @@ static void read_shape(bt_json_in *in, const json_t *root, bt_plan *plan) {
     const json_t *batch = section(in, root, "batch");
     (void)bt_json_u32(in, batch, "n_batch", CTX_MAX, &plan->n_batch);
     (void)bt_json_u32(in, batch, "n_ubatch", CTX_MAX, &plan->n_ubatch);
+    (void)bt_json_u32(in, batch, "n_draft", DRAFT_MAX, &plan->n_draft);
     const json_t *kv = section(in, root, "kv");
     read_type(in, kv, "type_k", &plan->type_k);
     read_type(in, kv, "type_v", &plan->type_v);

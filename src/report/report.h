@@ -29,6 +29,7 @@ typedef struct bt_measured {
     uint32_t prompt_tokens, generated_tokens;
     double load_s, ttft_s, prefill_tokens_per_s, decode_tokens_per_s;
     uint64_t passes;
+    uint64_t drafted_tokens, accepted_tokens;
     uint64_t streamed_bytes;
     char reader[16];         /* "io_uring", "pread" */
     char reader_reason[160]; /* why not io_uring; empty where it is, or was not wanted */

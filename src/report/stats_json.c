@@ -59,8 +59,8 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_real(out, o, "prefill_tokens_per_s", m->prefill_tokens_per_s);
     bt_json_put_real(out, o, "decode_tokens_per_s", m->decode_tokens_per_s);
     bt_json_put_u64(out, o, "passes", m->passes);
-    bt_json_put_u64(out, o, "accepted_tokens", 0);
-    bt_json_put_u64(out, o, "drafted_tokens", 0);
+    bt_json_put_u64(out, o, "accepted_tokens", m->accepted_tokens);
+    bt_json_put_u64(out, o, "drafted_tokens", m->drafted_tokens);
     bt_json_put_u64(out, o, "streamed_bytes", m->streamed_bytes);
     bt_json_put_real(out, o, "read_bandwidth_bytes_per_s", m->read_bytes_per_s);
     bt_json_put_text_or_null(out, o, "reader", m->reader);

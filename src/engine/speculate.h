@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * speculate.h: when drafts are worth a pass, from what passes and drafts have cost and brought so far. */
+#pragma once
+
+#include "burthen.h"
+
+/* Tokens of one draft. With the token before them they are 7: up to there results are those of single steps to the bit
+ * (device.h, BT_TOKEN_BY_TOKEN_MAX). */
+#define BT_DRAFT_MAX 6u
+
+typedef struct bt_speculation {
+    uint64_t step_ns;       /* of a pass of one token, lately; 0: not known */
+    uint64_t draft_ns;      /* of a pass with a draft, lately */
+    uint32_t accepted_256;  /* tokens of a draft that were right, lately, times 256 */
+    uint32_t n_steps_since; /* single steps since the last draft */
+    uint64_t drafted, accepted;
+} bt_speculation;
+
+/* A draft is at hand: is it worth it? */
+bool bt_speculation_pays(const bt_speculation *s);
+void bt_speculation_note_step(bt_speculation *s, uint64_t ns);
+void bt_speculation_note_draft(bt_speculation *s, uint32_t n_drafted, uint32_t n_accepted, uint64_t ns);
