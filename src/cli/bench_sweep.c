@@ -174,7 +174,7 @@ static bt_status measure_row(sweep *s, bt_bench_row *row, uint64_t budget_bytes,
 static bt_status measure_all(sweep *s, int *ret_code, bt_error *err) {
     uint32_t n_rounds = s->options->n_repetitions;
     uint32_t n_done = 0;
-    uint64_t budgets[BT_BENCH_ROW_MAX]; /* as asked: a row's may be less, where the machine gives less */
+    uint64_t budgets[BT_BENCH_ROW_MAX] = {0}; /* as asked: a row's may be less, where the machine gives less */
     for (uint32_t i = 0; i < s->n_budgets; i++)
         budgets[i] = s->bench.rows[i].budget_bytes;
     for (uint32_t round = 0; round < n_rounds; round++) {

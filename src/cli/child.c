@@ -19,8 +19,6 @@
 
 #define LOOK_MS 100 /* a signal between a look and the wait is seen this much later: below what one notices */
 
-extern char **environ;
-
 /* errno, or 0. fd: becomes its standard output. */
 static int set_up(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int fd) {
     sigset_t all;

@@ -13,7 +13,7 @@
 #define NS 1e9
 
 const char *const bt_bench_figure_names[BT_BENCH_FIGURE_COUNT] = {
-#define X(name, text) [BT_BENCH_##name] = text,
+#define X(name, text) text,
     BT_BENCH_FIGURE_MAP(X)
 #undef X
 };
