@@ -11,6 +11,6 @@ BT_MUST_CHECK bt_status bt_bench_tokens(bt_engine *engine, uint32_t n, int32_t *
 /* Compute one token that counts for nothing, so that the first repetition finds what is made once. */
 BT_MUST_CHECK bt_status bt_bench_warm_up(bt_session *session, const int32_t *tokens, bt_error *err);
 /* From an empty session: n_prompt tokens at once, then n_gen more, each in a pass of its own. tokens: as many as both.
- * Before and after the second part all that streams is read once without computing. */
+ * Before and after the second part all that streams is read, once or more, without computing. */
 BT_MUST_CHECK bt_status bt_bench_repeat(bt_engine *engine, bt_session *session, const int32_t *tokens,
                                         uint32_t n_prompt, uint32_t n_gen, bt_bench_repetition *ret, bt_error *err);
