@@ -272,6 +272,7 @@ int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_
     memset(running, 0, sizeof *running);
     running->options = options;
     bt_terminal_open(&running->terminal, stderr, NULL);
+    if (options->quiet) running->terminal.has_bar = false;
     catch_signals();
     int code = open_and_plan(running, model, outputs, asks);
     bt_error err = {0};
