@@ -31,4 +31,8 @@ bt_known bt_os_heap_bytes(void);
 /* Bring in the code and read-only data of every mapped library, so that no later first call adds to the process base.
  */
 int bt_os_freeze_text(void);
+/* A path under which exec finds this program, also when its file was replaced meanwhile. */
+const char *bt_os_self(void);
+/* This process is told to end (SIGTERM) when the one that started it is gone. 0 where that cannot be. */
+int bt_os_follow_parent(void);
 uint32_t bt_os_n_cores(void); /* cores this process may run on */

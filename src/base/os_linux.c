@@ -17,8 +17,10 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -390,6 +392,16 @@ bt_known bt_os_heap_bytes(void) {
 #else
     return (bt_known){0};
 #endif
+}
+
+/* ---- this program ------------------------------------------------------------------------------------------------ */
+
+const char *bt_os_self(void) {
+    return "/proc/self/exe";
+}
+
+int bt_os_follow_parent(void) {
+    return prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 ? 0 : -errno;
 }
 
 /* ---- cores ------------------------------------------------------------------------------------------------------ */

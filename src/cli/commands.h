@@ -9,6 +9,7 @@ typedef int bt_cmd(const bt_cli_options *options, bt_option_result *args);
 
 bt_cmd bt_cmd_plan;
 bt_cmd bt_cmd_run;
+bt_cmd bt_cmd_bench;
 bt_cmd bt_cmd_perplexity;
 bt_cmd bt_cmd_inspect;
 bt_cmd bt_cmd_devices;

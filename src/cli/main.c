@@ -20,6 +20,7 @@
 const bt_command bt_commands[] = {
     {"plan", bt_cmd_plan, BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
     {"run", bt_cmd_run, BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
+    {"bench", bt_cmd_bench, BT_CLI_BENCH, "MODEL", 1, 1, "tokens a second, what is read and what bounds it"},
     {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
     {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
     {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
@@ -37,7 +38,7 @@ const bt_command *bt_command_find(const char *name) {
 }
 
 /* Of docs/interfaces.md, and not in this version: no typing errors. */
-static const char *const later_commands[] = {"bench", "exec", "serve", "worker", "cache", "completion"};
+static const char *const later_commands[] = {"exec", "serve", "worker", "cache", "completion"};
 
 bt_status bt_command_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/types.h"
+#include "report/bench.h"
 
 #include <string.h>
 
@@ -147,7 +148,17 @@ const bt_option bt_cli_option_table[] = {
      .arg = "N",
      .help = "context in tokens; honoured or refused",
      .shown_default = "the trained length, at most 4096",
-     .commands = ALL_MODEL},
+     .commands = ALL_MODEL & ~BT_CLI_BENCH},
+    {.name = "ctx-size",
+     .shorts = "c",
+     .kind = BT_OPTION_U32,
+     WISH(n_ctx),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "context in tokens; honoured or refused",
+     .shown_default = "what the prompt and the tokens after it need",
+     .commands = BT_CLI_BENCH},
     {.name = "allow-ctx-reduction",
      .kind = BT_OPTION_FLAG,
      WISH(allow_ctx_reduction),
@@ -369,7 +380,7 @@ const bt_option bt_cli_option_table[] = {
      .arg = "N",
      .help = "tokens to generate; -1 goes on to the end of the context",
      .shown_default = "-1",
-     .commands = GENERATES},
+     .commands = BT_CLI_RUN},
     {.name = "temp",
      .alias = "temperature",
      .kind = BT_OPTION_REAL,
@@ -450,6 +461,60 @@ const bt_option bt_cli_option_table[] = {
      .arg = "FILE",
      .help = "generate only what this GBNF grammar allows",
      .commands = BT_CLI_RUN},
+
+    {.name = "n-prompt",
+     .shorts = "p",
+     .kind = BT_OPTION_U32,
+     .offset = offsetof(bt_cli_options, n_prompt),
+     .set_offset = offsetof(bt_cli_options, n_prompt_given),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "tokens of the prompt, pseudo-random",
+     .shown_default = "512, less when the context is smaller",
+     .commands = BT_CLI_BENCH},
+    {.name = "n-gen",
+     .shorts = "n",
+     .kind = BT_OPTION_U32,
+     AT(n_gen),
+     .min = 1,
+     .max = CTX_MAX,
+     .arg = "N",
+     .help = "tokens after it, pseudo-random too, each in a pass of its own",
+     .shown_default = "64",
+     .commands = BT_CLI_BENCH},
+    {.name = "repetitions",
+     .shorts = "r",
+     .kind = BT_OPTION_U32,
+     AT(n_repetitions),
+     .min = 1,
+     .max = BT_BENCH_REPETITION_MAX,
+     .arg = "N",
+     .help = "how often; medians are shown, with the least and the most",
+     .shown_default = "3",
+     .commands = BT_CLI_BENCH},
+    {.name = "vs-budget",
+     .kind = BT_OPTION_TEXT,
+     AT(vs_budget),
+     .arg = "LIST",
+     .help = "measure at each of these budgets: sizes, or shares of the way from the least that runs to all in memory; "
+             "25%,50%,300M",
+     .commands = BT_CLI_BENCH,
+     .no_env = true},
+    {.name = "plot",
+     .kind = BT_OPTION_TEXT,
+     AT(plot_file),
+     .arg = "FILE",
+     .help = "draw speed over --vs-budget as SVG",
+     .commands = BT_CLI_BENCH,
+     .no_env = true},
+    {.name = "bench-step",
+     .kind = BT_OPTION_FLAG,
+     AT(bench_step),
+     .help = "one budget of --vs-budget, which is not looked at",
+     .commands = BT_CLI_BENCH,
+     .hidden = true,
+     .no_env = true},
 
     {.name = "chat",
      .alias = "conversation",
@@ -614,6 +679,9 @@ void bt_cli_options_default(bt_cli_options *ret) {
         .root = "",
         .n_predict = -1,
         .n_chunks = -1,
+        .n_prompt = 512, /* as llama-bench */
+        .n_gen = 64,
+        .n_repetitions = 3,
         .temperature = TEMPERATURE,
         .top_k = TOP_K,
         .top_p = TOP_P,
@@ -629,6 +697,8 @@ bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *ar
     bt_cli_options_default(ret);
     BT_TRY(bt_options_parse(bt_cli_option_table, bt_cli_option_count, (uint32_t)command, argc, argv, environ_get, ret,
                             args, err));
+    ret->argc = argc;
+    ret->argv = argv;
     if (ret->greedy) ret->temperature = 0;
     ret->wishes.rope_scale_micro = (uint64_t)(ret->rope_scale * MICRO + 0.5);
     ret->wishes.session = ret->wishes.chat || ret->session_file != NULL;

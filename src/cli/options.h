@@ -23,6 +23,8 @@ typedef enum bt_cli_command {
 
 typedef struct bt_cli_options {
     const char *command; /* its name */
+    int argc;            /* what was written after it */
+    char *const *argv;
     bool help;
 
     /* the plan */
@@ -50,6 +52,12 @@ typedef struct bt_cli_options {
     const char *system_prompt, *chat_template_file; /* NULL: none; wishes.chat asks for a conversation */
     const char *session_file;
     int reader; /* 0 auto, 1 io_uring, 2 pread */
+
+    /* the measurement */
+    uint32_t n_prompt, n_gen, n_repetitions;
+    bool n_prompt_given;
+    const char *vs_budget, *plot_file; /* NULL: not given */
+    bool bench_step;                   /* one budget of a list that another process has */
 
     /* what is said */
     bool json, quiet, verbose;

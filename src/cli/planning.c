@@ -75,6 +75,8 @@ bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
     if (session && !can_make(session))
         return bt_fail_sys(err, errno, "session_write", "cannot write the session to %s", session);
     const char *stats = options->stats_file;
+    const char *plot = options->plot_file;
+    if (plot && !can_make(plot)) return bt_fail_sys(err, errno, "plot_file", "cannot write the plot to %s", plot);
     bool writable = !stats || (access(stats, F_OK) == 0 ? access(stats, W_OK) == 0 : can_make(stats));
     return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
 }

@@ -34,7 +34,8 @@ BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const b
 BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
                                          const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
-/* Whether --session and --stats can be written at the end, asked before the work is done. Nothing is created. BT_E_IO.
+/* Whether --session, --stats and --plot can be written at the end, asked before the work is done. Nothing is created.
+ * BT_E_IO.
  */
 BT_MUST_CHECK bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err);
 BT_MUST_CHECK bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err);

@@ -188,14 +188,13 @@ static const char *reader_name(const bt_reader *reader) {
 }
 
 typedef struct load_check {
-    bt_running_check check;
+    const bt_running_asks *asks;
     const bt_plan *plan;
-    const void *user;
 } load_check;
 
 static bt_status ask_check(bt_engine *engine, void *user, bt_error *err) {
     const load_check *c = user;
-    return c->check(engine, c->plan, c->user, err);
+    return c->asks->check(engine, c->plan, c->asks->check_user, err);
 }
 
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
@@ -209,7 +208,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
         .n_threads = plan->n_threads,
         .progress = show_progress,
         .progress_user = &progress,
-        .check = check->check ? ask_check : NULL,
+        .check = check->asks->check ? ask_check : NULL,
         .check_user = check,
     };
     bt_status status = bt_engine_open(&params, &running->engine, err);
@@ -237,7 +236,7 @@ static void warn_of_threads(const bt_running *running) {
                running->plan.n_threads, n_cores, n_cores);
 }
 
-static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs) {
+static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs, const bt_running_asks *asks) {
     bt_error err = {0};
     if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
     bt_os_memory memory;
@@ -251,6 +250,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
             running->facts->arch);
         return bt_running_fail(&err);
     }
+    if (asks->on_facts && asks->on_facts(running->facts, asks->facts_user, &err) != BT_OK) return bt_running_fail(&err);
     if (plan_beside_others(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
     warn_of_threads(running);
     if (check_plan(running, &err) != BT_OK) return bt_cli_fail(&err);
@@ -265,13 +265,20 @@ int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs
 
 int bt_running_open_checked(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
                             bt_running_check check, const void *user, bt_running *running) {
+    const bt_running_asks asks = {.check = check, .check_user = user};
+    return bt_running_open_asking(options, model, outputs, &asks, running);
+}
+
+int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
+                           const bt_running_asks *asks, bt_running *running) {
     memset(running, 0, sizeof *running);
     running->options = options;
     bt_terminal_open(&running->terminal, stderr, NULL);
+    if (options->quiet) running->terminal.has_bar = false;
     catch_signals();
-    int code = open_and_plan(running, model, outputs);
+    int code = open_and_plan(running, model, outputs, asks);
     bt_error err = {0};
-    load_check asked = {check, &running->plan, user};
+    load_check asked = {asks, &running->plan};
     if (code == 0 && load(running, outputs, &asked, &err) != BT_OK) code = bt_running_fail(&err);
     if (code != 0) bt_running_close(running);
     return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * running.h: from options to a loaded model with a context: what `run` and `perplexity` share. */
+ * running.h: from options to a loaded model with a context: what `run`, `bench` and `perplexity` share. */
 #pragma once
 
 #include "cli/commands.h"
@@ -31,6 +31,16 @@ int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs
 typedef bt_status (*bt_running_check)(bt_engine *engine, const bt_plan *plan, const void *user, bt_error *err);
 int bt_running_open_checked(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
                             bt_running_check check, const void *user, bt_running *running);
+/* What a command asks on the way, and when; each may be NULL. */
+typedef struct bt_running_asks {
+    /* When the header was read, before the plan: the caller's options may still be changed. */
+    bt_status (*on_facts)(const bt_facts *facts, void *user, bt_error *err);
+    void *facts_user;
+    bt_running_check check;
+    const void *check_user;
+} bt_running_asks;
+int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_outputs_fn outputs,
+                           const bt_running_asks *asks, bt_running *running);
 void bt_running_close(bt_running *running);
 
 /* Sampling and length as the options say; on_token and user are the caller's to set. grammar: GBNF text, or NULL. */

@@ -94,6 +94,12 @@ BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *e
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
+/* The bare reader: all that streamed last, once, in the same order through the same ring, and nothing computed. It
+ * begins and ends with a full ring and an idle disk, so that bytes and time belong together. ret_bytes: 0 where nothing
+ * streams. BT_E_IO as bt_ring_acquire; BT_E_CANCELLED when stopped. */
+BT_MUST_CHECK bt_status bt_device_read_pass(bt_device *device, uint64_t *ret_bytes, uint64_t *ret_ns, bt_error *err);
+/* Wait until nothing is being read ahead. */
+BT_MUST_CHECK bt_status bt_device_read_settle(bt_device *device, bt_error *err);
 void bt_device_pool_report(bt_device *device, bt_pool_report *ret);
 /* Bytes that all live buffers of a line were asked for (measuring). */
 uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line);

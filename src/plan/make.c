@@ -22,12 +22,10 @@
 
 /* ---- wishes ---- */
 
-/* The longest context that an explicit one may be: trained, or stretched from it; 0 = unknown. */
-static uint32_t ctx_reach(const bt_problem *problem) {
-    const bt_wishes *w = &problem->wishes;
+uint32_t bt_plan_ctx_reach(const bt_wishes *w, uint32_t n_ctx_train) {
     bool stretches = w->rope_scaling == BT_ROPE_LINEAR || w->rope_scaling == BT_ROPE_YARN;
-    if (!stretches || w->rope_scale_micro <= MICRO) return problem->n_ctx_train;
-    return (uint32_t)bt_min_u64(bt_mul_div_u64(problem->n_ctx_train, w->rope_scale_micro, MICRO), UINT32_MAX);
+    if (!stretches || w->rope_scale_micro <= MICRO) return n_ctx_train;
+    return (uint32_t)bt_min_u64(bt_mul_div_u64(n_ctx_train, w->rope_scale_micro, MICRO), UINT32_MAX);
 }
 
 bt_status bt_plan_wishes_check(const bt_problem *problem, bt_error *err) {
@@ -35,7 +33,7 @@ bt_status bt_plan_wishes_check(const bt_problem *problem, bt_error *err) {
     if (problem->n_costs == 0)
         return bt_fail(err, BT_E_ARG, "plan_costs", BT_MEASURE_NONE, 0, 0, "no cost model was given to plan with");
     /* what libllama makes of the trained length is not above it */
-    uint32_t reach = ctx_reach(problem);
+    uint32_t reach = bt_plan_ctx_reach(w, problem->n_ctx_train);
     if (reach > 0 && w->n_ctx > bt_ctx_round(&problem->costs[0], reach))
         return bt_fail(err, BT_E_ARG, "ctx_trained", BT_MEASURE_TOKENS, w->n_ctx, reach,
                        "context %" PRIu32 " is above the %" PRIu32 " tokens the model was trained for%s", w->n_ctx,

@@ -48,6 +48,9 @@ BT_MUST_CHECK bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena,
 /* What bt_plan_make asks of the wishes before all else, for who prices before it: BT_E_ARG, as there. */
 BT_MUST_CHECK bt_status bt_plan_wishes_check(const bt_problem *problem, bt_error *err);
 
+/* The longest context that an explicit one may be: trained, or stretched from it; 0 = unknown. */
+uint32_t bt_plan_ctx_reach(const bt_wishes *wishes, uint32_t n_ctx_train);
+
 /* Pieces of it, for tests and for the ladder. */
 typedef struct bt_candidate {
     uint32_t n_ctx;

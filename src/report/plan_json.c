@@ -31,7 +31,7 @@ static void put_count_or_null(bt_json_out *out, json_t *parent, const char *key,
     bt_json_put_known(out, parent, key, (bt_known){count != 0, count});
 }
 
-static void put_fingerprint(bt_json_out *out, json_t *root, const bt_facts *facts, const bt_machine *machine) {
+void bt_fingerprint_to_json(bt_json_out *out, json_t *root, const bt_facts *facts, const bt_machine *machine) {
     bt_fingerprint print;
     bt_fingerprint_make(facts, machine, &print);
     json_t *all = bt_json_put_object(out, root, "fingerprint");
@@ -239,7 +239,7 @@ json_t *bt_plan_to_json(bt_json_out *out, const bt_plan *plan, const bt_facts *f
     bt_json_put_u64(out, root, "schema", BT_JSON_SCHEMA);
     bt_json_put_text(out, root, "verdict", bt_verdict_name(plan->verdict));
     bt_json_put_bool(out, root, "forced", plan->forced);
-    put_fingerprint(out, root, facts, machine);
+    bt_fingerprint_to_json(out, root, facts, machine);
     put_wishes(out, root, &plan->wishes);
     put_model(out, root, facts);
     put_companion(out, root, "draft", &plan->draft);

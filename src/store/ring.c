@@ -489,6 +489,30 @@ void bt_ring_poll(bt_ring *ring) {
     guess(ring);
 }
 
+/* Each turn completes at least one read, and a place that was read into stays taken by its guess: it ends. */
+bt_status bt_ring_settle(bt_ring *ring, bt_error *err) {
+    guess(ring);
+    for (uint32_t i = 0; i < IMAGE_MAX;) {
+        if (ring->images[i].state != IMAGE_READING) {
+            i++;
+            continue;
+        }
+        bt_status status = complete_read(ring, i, err);
+        if (status != BT_OK) {
+            rest(ring, NULL, 0, ring->head);
+            return status;
+        }
+        guess(ring); /* what the reader had no room for */
+        i = 0;
+    }
+    return BT_OK;
+}
+
+uint32_t bt_ring_order(const bt_ring *ring, const uint32_t **ret_units) {
+    *ret_units = ring->order;
+    return ring->n_order;
+}
+
 void bt_ring_stats_read(const bt_ring *ring, bt_ring_stats *ret) {
     *ret = ring->stats;
 }

@@ -46,4 +46,8 @@ BT_MUST_CHECK bt_status bt_ring_acquire(bt_ring *ring, const uint32_t *units, ui
                                         bt_error *err);
 void bt_ring_release(bt_ring *ring, uint32_t unit); /* then reads ahead into what is free */
 void bt_ring_poll(bt_ring *ring);
+/* Read ahead into all that is free, and wait until nothing is in flight. BT_E_IO as bt_reader_wait. */
+BT_MUST_CHECK bt_status bt_ring_settle(bt_ring *ring, bt_error *err);
+/* The order that was set last: how many positions. Valid until the next is set. */
+uint32_t bt_ring_order(const bt_ring *ring, const uint32_t **ret_units);
 void bt_ring_stats_read(const bt_ring *ring, bt_ring_stats *ret);

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/heap.h"
+#include "report/bench.h"
 #include "report/report.h"
 #include "report_fixture.h"
 
@@ -59,6 +60,29 @@ static bt_status write_share(char **ret_json, bt_error *err) {
         bt_heap_free(json);
     }
     return bt_report_share_json(&fixture.plan, &fixture.facts, &fixture.machine, kept, ret_json, err);
+}
+
+/* A row that ran, and one that was refused. */
+static bt_bench bench = {.n_prompt = 8, .n_gen = 2, .n_repetitions = 2, .n_rows = 2};
+static char *bench_json;
+
+static void bench_make(void) {
+    bench.rows[0] = (bt_bench_row){.budget_bytes = 1000, .n_prompt = 8, .n_gen = 2, .n_repetitions = 2};
+    bench.rows[0].repetitions[0] = bench.rows[0].repetitions[1] =
+        (bt_bench_repetition){.prompt_ns = 1, .decode_ns = 2, .compute_ns = 1};
+    bench.rows[1] = (bt_bench_row){.asked = "1M", .verdict = BT_REFUSED, .refusal = {.code = "ram_budget"}};
+}
+
+static bt_status write_bench(char **ret_json, bt_error *err) {
+    return bt_bench_json(&bench, &fixture.facts, &fixture.machine, ret_json, err);
+}
+
+static bt_status read_bench(char **ret_json, bt_error *err) {
+    static bt_bench_row row;
+    *ret_json = NULL;
+    bt_status status = bt_bench_row_from_json(bench_json, strlen(bench_json), &row, err);
+    if (status == BT_OK) assert_int_equal(row.n_repetitions, 2);
+    return status;
 }
 
 static bt_status read_machine(char **ret_json, bt_error *err) {
@@ -123,7 +147,8 @@ static void sweep(body *call, bool persistent) {
 
 static void test_writers(void **state) {
     (void)state;
-    static body *const all[] = {write_machine, write_facts, write_plan, write_stats, write_kept, write_share};
+    static body *const all[] = {write_machine, write_facts, write_plan, write_stats,
+                                write_kept,    write_share, write_bench};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sweep(all[i], false);
         sweep(all[i], true);
@@ -132,7 +157,7 @@ static void test_writers(void **state) {
 
 static void test_readers(void **state) {
     (void)state;
-    static body *const all[] = {read_machine, read_fingerprint, read_long_text, read_plan};
+    static body *const all[] = {read_machine, read_fingerprint, read_long_text, read_plan, read_bench};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sweep(all[i], false);
         sweep(all[i], true);
@@ -147,6 +172,8 @@ static void test_text(void **state) {
         bt_fault_arm(k, false);
         bt_report_plan_text(&fixture.plan, &fixture.facts, &text);
         bt_report_facts_text(&fixture.facts, &text);
+        bt_bench_text(&bench, "m", &text);
+        bt_bench_svg(&bench, "m", &text);
         bool hit = bt_fault_disarm();
         assert_int_equal(text.failed, hit);
         bt_text_done(&text);
@@ -161,6 +188,8 @@ int main(void) {
     bt_error err = {0};
     if (bt_report_machine_json(&fixture.machine, &machine_json, &err) != BT_OK) return 1;
     if (bt_report_plan_json(&fixture.plan, &fixture.facts, &fixture.machine, &plan_json, &err) != BT_OK) return 1;
+    bench_make();
+    if (write_bench(&bench_json, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writers),
         cmocka_unit_test(test_readers),
@@ -169,5 +198,6 @@ int main(void) {
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_heap_free(machine_json);
     bt_heap_free(plan_json);
+    bt_heap_free(bench_json);
     return failed;
 }

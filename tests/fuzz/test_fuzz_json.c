@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_fuzz_json.c: seeded mutations of a machine.json and a plan.json through their readers.
+ * test_fuzz_json.c: seeded mutations of a machine.json, a plan.json and a bench.json through their readers.
  *
  * Whatever is read: a status of the contract, an error that is plain text, values within their ranges, and nothing left
  * on the heap. What is read successfully is written and read again, and must stay the same. BT_SEED replays a run. */
@@ -13,12 +13,14 @@
 
 #include "base/arena.h"
 #include "base/heap.h"
+#include "report/bench.h"
 #include "report/report.h"
 #include "report_fixture.h"
 
 #include <stdlib.h>
 
-#define N_ROUNDS 20000
+#define N_ROUNDS       20000
+#define N_BENCH_ROUNDS 5000 /* a short text */
 
 static uint64_t seed = 20261129;
 static uint64_t random_state;
@@ -212,6 +214,44 @@ static void test_plan(void **state) {
     bt_heap_free(json);
 }
 
+/* A row as another process measured it: read, or refused; and whatever numbers stand in it, it can be shown. */
+static void test_bench(void **state) {
+    (void)state;
+    static bt_bench bench;
+    char *json = NULL;
+    bench = (bt_bench){.n_prompt = 16, .n_gen = 4, .n_repetitions = 1, .n_rows = 1};
+    bench.rows[0] = (bt_bench_row){.budget_bytes = 5000000, .n_prompt = 16, .n_gen = 4, .n_repetitions = 1};
+    bench.rows[0].repetitions[0] =
+        (bt_bench_repetition){.prompt_ns = 1000, .decode_ns = 2000, .compute_ns = 1000, .bare_bytes = 4, .bare_ns = 2};
+    assert_int_equal(bt_bench_json(&bench, &fixture.facts, &fixture.machine, &json, NULL), BT_OK);
+    char *changed = malloc(strlen(json) + 1024);
+    assert_non_null(changed);
+    size_t n_good = 0;
+    uint64_t live = bt_heap_live_blocks();
+    for (size_t round = 0; round < N_BENCH_ROUNDS; round++) {
+        size_t n = mutate(json, changed);
+        bt_error err = {0};
+        bt_status status = bt_bench_row_from_json(changed, n, &bench.rows[0], &err);
+        if (status != BT_OK) {
+            check_error(status, &err);
+            continue;
+        }
+        n_good++;
+        assert_true(bench.rows[0].n_repetitions <= BT_BENCH_REPETITION_MAX);
+        bt_text text;
+        bt_text_init(&text, 1u << 20);
+        bt_bench_text(&bench, "m", &text);
+        bt_bench_svg(&bench, "m", &text);
+        assert_false(text.failed);
+        assert_null(strstr(bt_text_str(&text), "nan"));
+        bt_text_done(&text);
+        assert_int_equal(bt_heap_live_blocks(), live);
+    }
+    assert_in_range(n_good, N_BENCH_ROUNDS / 100, N_BENCH_ROUNDS * 9 / 10);
+    free(changed);
+    bt_heap_free(json);
+}
+
 int main(void) {
     const char *replay = getenv("BT_SEED");
     if (replay) seed = strtoull(replay, NULL, 10);
@@ -220,6 +260,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_machine, start),
         cmocka_unit_test_setup(test_plan, start),
+        cmocka_unit_test_setup(test_bench, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

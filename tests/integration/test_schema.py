@@ -101,6 +101,12 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
     stats["plan"]["placement"] = stats["plan"]["placement"][:2]
     spoil("stats", stats)
 
+    bench = printed("bench", harness.SMOLLM2, "-q", "--json", "-p", "8", "-n", "2", "-r", "1", "--vs-budget", "100%,1M,0%")
+    hold("bench", bench, "bench")
+    bench["rows"] = [bench["rows"][2], bench["rows"][1]]  # with every figure; refused
+    spoil("bench", bench)
+    checks.check(schema.check("bench", {**bench, "rows": []}), "bench without rows holds")
+
     report = printed("report", harness.SMOLLM2)
     hold("report", report, "report after a run")
     checks.check(report["last_run"], "the run before is not in the report")

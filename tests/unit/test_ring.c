@@ -444,6 +444,68 @@ static void test_together_fails(void **state) {
     }
 }
 
+/* Between two settled states as much is read as was used, however far the ring reads ahead, and a settled ring has what
+ * comes first. Units of unequal sizes may lie otherwise than before: over many passes that is less than a ring. */
+static void test_settled_passes(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (size_t w = 0; w < 4; w++) {
+        fixture f;
+        bool even = w % 2 == 0;
+        if (!open_sized(&f, kinds[w / 2], BT_IO_DIRECT, even, 3 * SLOT)) continue;
+        assert_int_equal(bt_ring_settle(f.ring, NULL), BT_OK); /* nothing to do */
+        const uint32_t *units = NULL;
+        assert_int_equal(bt_ring_order(f.ring, &units), 0);
+        assert_int_equal(bt_ring_set_order(f.ring, order, 8, NULL), BT_OK);
+        assert_int_equal(bt_ring_order(f.ring, &units), 8);
+        assert_memory_equal(units, order, sizeof order);
+        uint64_t pass_bytes = 0;
+        for (uint32_t i = 0; i < N_UNITS; i++)
+            pass_bytes += f.extents[i][0].bytes + f.extents[i][1].bytes;
+        pass_bytes -= 100 + 3; /* the files' ends cut their last pages */
+        assert_int_equal(bt_ring_settle(f.ring, NULL), BT_OK);
+        bt_reader_stats start;
+        bt_reader_stats_read(f.reader, &start);
+        for (uint32_t pass = 1; pass <= 4; pass++) {
+            bt_reader_stats now;
+            uint64_t stalls = stats_of(&f).stalls;
+            use(&f, 0);
+            assert_int_equal(stats_of(&f).stalls, stalls); /* it was there */
+            for (uint32_t i = 1; i < 8; i++)
+                use(&f, i);
+            assert_int_equal(bt_ring_settle(f.ring, NULL), BT_OK);
+            bt_reader_stats_read(f.reader, &now);
+            uint64_t read = now.read_bytes - start.read_bytes;
+            if (even) assert_int_equal(read, pass * pass_bytes);
+            assert_in_range(read, pass * pass_bytes - 3 * SLOT, pass * pass_bytes + 3 * SLOT);
+        }
+        close_fixture(&f);
+    }
+}
+
+static void test_settling_fails(void **state) {
+    (void)state;
+    static const uint32_t order[] = {0, 1, 2, 3};
+    for (size_t k = 0; k < 2; k++) {
+        fixture f;
+        if (!open_fixture(&f, kinds[k], BT_IO_DIRECT, 2)) continue;
+        assert_int_equal(truncate(f.k.paths[0], (off_t)(12 * PAGE)), 0); /* unit 1 starts at 10 and has 4 */
+        assert_int_equal(bt_ring_set_order(f.ring, order, 4, NULL), BT_OK);
+        bt_error err = {0};
+        assert_int_equal(bt_ring_settle(f.ring, &err), BT_E_IO);
+        assert_string_equal(err.code, "read_short");
+        assert_int_equal(bt_ring_settle(f.ring, NULL), BT_OK); /* at rest: nothing is read before it is asked for */
+        int fd = open(f.k.paths[0], O_WRONLY);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, f.k.data[0], 80 * PAGE - 3, 0), 80 * PAGE - 3);
+        assert_int_equal(close(fd), 0);
+        for (uint32_t i = 0; i < 8; i++)
+            use(&f, i % 4);
+        assert_int_equal(bt_ring_settle(f.ring, NULL), BT_OK);
+        close_fixture(&f);
+    }
+}
+
 static void test_refused_over_the_cap(void **state) {
     (void)state;
     fixture f;
@@ -484,6 +546,8 @@ int main(void) {
         cmocka_unit_test(test_unequal_units),
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_together_fails),
+        cmocka_unit_test(test_settled_passes),
+        cmocka_unit_test(test_settling_fails),
         cmocka_unit_test(test_refused_over_the_cap),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

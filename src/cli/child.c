@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * child.c: this program started anew.
+ *
+ * The peak of a process is known only once and never falls, so what is to have a peak of its own is a process of its
+ * own. posix_spawn, so that nothing of ours is copied; signals are as a shell would leave them. The child stays in our
+ * group: Ctrl-C reaches both. A signal that reaches only us is handed on, and we wait: nobody is left behind. */
+#include "cli/child.h"
+#include "base/error.h"
+#include "base/os.h"
+#include "cli/running.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LOOK_MS 100 /* a signal between a look and the wait is seen this much later: below what one notices */
+
+/* errno, or 0. fd: becomes its standard output. */
+static int set_up(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int fd) {
+    sigset_t all;
+    sigset_t none;
+    (void)sigfillset(&all);
+    (void)sigemptyset(&none);
+    (void)posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setsigdefault(attributes, &all);
+    (void)posix_spawnattr_setsigmask(attributes, &none);
+    int failed = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    return failed ? failed : posix_spawn_file_actions_adddup2(actions, fd, STDOUT_FILENO);
+}
+
+static int spawn(char *const *argv, int fd, pid_t *ret_pid) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed) return failed;
+    failed = posix_spawnattr_init(&attributes);
+    if (!failed) {
+        failed = set_up(&actions, &attributes, fd);
+        if (!failed) failed = posix_spawn(ret_pid, bt_os_self(), &actions, &attributes, argv, environ);
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* Read to the end, or until there is no room; a signal is handed on. */
+static void read_all(int fd, pid_t pid, bt_text *out) {
+    bool told = false;
+    char buffer[4096]; /* a page */
+    for (;;) {
+        struct pollfd poller = {.fd = fd, .events = POLLIN};
+        if (bt_running_signal() != 0 && !told) {
+            (void)kill(pid, SIGTERM);
+            told = true;
+        }
+        int ready = poll(&poller, 1, LOOK_MS);
+        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+        ssize_t n = ready > 0 ? read(fd, buffer, sizeof buffer) : -1;
+        if (n < 0 && errno == EINTR) continue;
+        if (n > 0) bt_text_add_n(out, buffer, (size_t)n);
+        if (n <= 0) return;
+        if (out->failed) {
+            (void)kill(pid, SIGTERM);
+            return;
+        }
+    }
+}
+
+static bt_status outcome(int state, const bt_text *out, int *ret_code, bt_error *err) {
+    if (bt_running_signal() != 0)
+        return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "the measurement was stopped");
+    if (out->failed)
+        return bt_fail(err, BT_E_IO, "bench_child", BT_MEASURE_BYTES, 0, out->max_bytes,
+                       "the process that measured says more than can be read");
+    if (!WIFEXITED(state))
+        return bt_fail(err, BT_E_IO, "bench_child", BT_MEASURE_NONE, 0, 0,
+                       "the process that measured was killed by signal %d", WIFSIGNALED(state) ? WTERMSIG(state) : 0);
+    *ret_code = WEXITSTATUS(state);
+    return BT_OK;
+}
+
+bt_status bt_child_run(char *const *argv, bt_text *out, int *ret_code, bt_error *err) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return bt_fail_sys(err, errno, "bench_child", "cannot start a measurement");
+    pid_t pid = 0;
+    int failed = spawn(argv, fds[1], &pid);
+    (void)close(fds[1]);
+    if (failed) {
+        (void)close(fds[0]);
+        return bt_fail_sys(err, failed, "bench_child", "cannot start a measurement");
+    }
+    read_all(fds[0], pid, out);
+    (void)close(fds[0]);
+    int state = 0;
+    while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
+        if (bt_running_signal() != 0) (void)kill(pid, SIGTERM);
+    }
+    return outcome(state, out, ret_code, err);
+}
