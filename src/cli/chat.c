@@ -48,6 +48,10 @@ static void count(bt_chat *chat, const bt_turn *turn) {
     chat->sum.n_generated += g->n_generated;
     chat->sum.prompt_ns += g->prompt_ns;
     chat->sum.decode_ns += g->decode_ns;
+    if (!g->loop_major_faults.known) return; /* a short answer */
+    chat->sum.loop_major_faults.known = true;
+    chat->sum.loop_major_faults.value += g->loop_major_faults.value;
+    chat->sum.loop_tokens += g->loop_tokens;
 }
 
 /* What a user must know of how an answer ended. */
@@ -183,6 +187,8 @@ static void measure(bt_chat *chat, bt_measured *measured) {
     measured->prompt_tokens = sum->n_prompt;
     measured->generated_tokens = sum->n_generated;
     measured->ttft_s = (double)chat->first_token_ns / 1e9;
+    measured->loop_major_faults = sum->loop_major_faults;
+    measured->loop_tokens = sum->loop_tokens;
     if (sum->prompt_ns > 0) measured->prefill_tokens_per_s = (double)sum->n_prompt * 1e9 / (double)sum->prompt_ns;
     /* the first token of each answer comes from the prompt's own pass */
     if (sum->n_generated > chat->n_turns && sum->decode_ns > 0)
@@ -210,6 +216,7 @@ static int finish(bt_chat *chat) {
     measure(chat, &measured);
     bt_running_print_summary(&chat->running, &measured);
     bt_running_print_lines(&chat->running, &measured);
+    bt_running_warn(&chat->running, &measured);
     if (options->stats_file &&
         bt_running_write_stats(&chat->running, &measured, &chat->text, chat->tokens, chat->n_tokens, &err) != BT_OK)
         code = bt_cli_fail(&err);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define PIECE_BYTES         256    /* the longest token of any known vocabulary has under 256 bytes */
-#define LOOP_FIRST_TOKEN    2      /* the heap of the token loop is looked at from this token on */
+#define LOOP_FIRST_TOKEN    2      /* the token loop is looked at from this token on */
 #define GRAMMAR_DEPTH_MAX   1000u  /* some 2 KiB of stack each in llama.cpp's parser, of 8 MiB */
 #define GRAMMAR_RULE_MAX    10000u /* some 200 bytes each in its search for left recursion */
 #define PENALTY_LAST_TOKENS 64     /* llama.cpp's default for the repeat penalty's memory */
@@ -79,20 +79,25 @@ static bool give_token(const bt_generate_params *params, const struct llama_voca
     return params->on_token(token, piece, n > 0 ? (size_t)n : 0, params->user);
 }
 
-/* The heap at the second token: by then everything that is made once has been made. */
-typedef struct loop_heap {
+/* Heap and faults at the second token: by then everything that is made or brought in once has been. */
+typedef struct loop_state {
     uint64_t n_allocations;
-    bt_known bytes;
-} loop_heap;
+    bt_known heap_bytes;
+    bt_known major_faults;
+} loop_state;
 
-static loop_heap loop_heap_read(void) {
-    return (loop_heap){bt_heap_allocations(), bt_os_heap_bytes()};
+static loop_state loop_read(void) {
+    return (loop_state){bt_heap_allocations(), bt_os_heap_bytes(), bt_os_major_faults()};
 }
 
-static void loop_heap_note(const loop_heap *start, bt_generated *ret) {
-    loop_heap now = loop_heap_read();
+static void loop_note(const loop_state *start, bt_generated *ret) {
+    loop_state now = loop_read();
     ret->loop_heap_allocations = (bt_known){true, now.n_allocations - start->n_allocations};
-    ret->loop_heap_growth_bytes = (bt_known){now.bytes.known, bt_sat_sub_u64(now.bytes.value, start->bytes.value)};
+    ret->loop_heap_growth_bytes =
+        (bt_known){now.heap_bytes.known, bt_sat_sub_u64(now.heap_bytes.value, start->heap_bytes.value)};
+    ret->loop_major_faults =
+        (bt_known){now.major_faults.known, bt_sat_sub_u64(now.major_faults.value, start->major_faults.value)};
+    ret->loop_tokens = ret->n_generated - LOOP_FIRST_TOKEN;
 }
 
 static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, const bt_generate_params *params,
@@ -101,7 +106,7 @@ static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, 
     const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(context));
     uint32_t n_left = params->n_predict < 0 ? UINT32_MAX : (uint32_t)params->n_predict;
     ret->stop = BT_STOP_LENGTH;
-    loop_heap second = {0};
+    loop_state second = {0};
     while (n_left > 0) {
         int32_t token = llama_sampler_sample(sampler, context, -1);
         if (ret->n_generated == 0) ret->first_token_ns = bt_os_now_ns() - start_ns;
@@ -119,10 +124,10 @@ static bt_status sample_all(bt_session *session, struct llama_sampler *sampler, 
             ret->stop = BT_STOP_CONTEXT;
             break;
         }
-        if (ret->n_generated == LOOP_FIRST_TOKEN) second = loop_heap_read();
+        if (ret->n_generated == LOOP_FIRST_TOKEN) second = loop_read();
         BT_TRY(bt_session_decode(session, &token, 1, NULL, err));
     }
-    if (ret->n_generated > LOOP_FIRST_TOKEN) loop_heap_note(&second, ret);
+    if (ret->n_generated > LOOP_FIRST_TOKEN) loop_note(&second, ret);
     return BT_OK;
 }
 
