@@ -48,7 +48,7 @@ def same(what, *args, **options):
     return stderr
 
 
-# --- memory that may not be locked (user-case 37): nothing is, and nothing says so ---
+# --- memory that may not be locked (user-case 37): without --mlock nothing is, and nothing says so ---
 
 for kib in (64, 0):
     limit = limits.soft(resource.RLIMIT_MEMLOCK, kib << 10)

@@ -393,7 +393,7 @@ static uint64_t counted_as_locked(void) {
  * borrowers are left out. 64 KiB is what Linux gave before 5.16. */
 static void test_locking(void **state) {
     (void)state;
-    if (bt_os_may_lock(64 * 1024) != 1) skip();
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
     uint64_t before = counted_as_locked();
     bt_account *account = open_account(MIB, UINT64_MAX);
     bt_mapping *ring = map(account, BT_LINE_RING, 10 * PAGE);
@@ -434,7 +434,7 @@ static void test_locking(void **state) {
 /* Gaps of a scattered mapping are not locked: they are on no plan. */
 static void test_locking_what_is_scattered(void **state) {
     (void)state;
-    if (bt_os_may_lock(64 * 1024) != 1) skip();
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
     uint64_t before = counted_as_locked();
     bt_account *account = open_account(MIB, UINT64_MAX);
     bt_mapping *head = map(account, BT_LINE_HEAD, 100 * PAGE);
@@ -455,7 +455,7 @@ static void test_locking_what_is_scattered(void **state) {
 static void test_locking_is_refused(void **state) {
     (void)state;
 #ifdef BT_FAULT
-    if (bt_os_may_lock(64 * 1024) != 1) skip();
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
     bt_account *account = open_account(MIB, UINT64_MAX);
     bt_mapping *pinned = map(account, BT_LINE_PINNED, 3 * PAGE);
     bt_mapping *ring = map(account, BT_LINE_RING, 2 * PAGE); /* the newest is looked at first */

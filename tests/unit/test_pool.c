@@ -251,7 +251,7 @@ static void test_give_drops_pages_and_charge(void **state) {
 /* An idle buffer locks nothing: its address space alone would use up the limit. */
 static void test_give_unlocks(void **state) {
     (void)state;
-    if (bt_os_may_lock(64 * 1024) != 1) skip();
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
     fixture f = open_fixture(UINT64_MAX, 8);
     bt_account_lock(f.account);
     bt_pool_buffer *b = NULL;
