@@ -329,6 +329,7 @@ typedef struct bt_wishes {
     uint32_t yarn_orig_ctx;    /* 0 = the model's own */
     bool chat;                 /* a conversation: its template is priced, on the line staging */
     bool session;              /* its state is written to a file, or read from one */
+    bool mlock;                /* what is held is locked in memory, as far as the system allows it */
     const char *chat_template; /* instead of the model's own; NULL: that one. Not part of plan.json */
 } bt_wishes;
 

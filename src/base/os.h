@@ -16,16 +16,26 @@ int bt_os_no_huge_pages(void *base, uint64_t bytes); /* advice; 0 where it does 
 /* Advice: huge pages, where whole ones lie within the range; 0 where they do not exist. */
 int bt_os_huge_pages(void *base, uint64_t bytes);
 int64_t bt_os_resident_bytes(const void *base, uint64_t bytes); /* pages now in memory, in bytes */
+/* Bytes of the pages at the start of a page-aligned range that all are in memory (resident), or all are not. */
+int64_t bt_os_run_bytes(const void *base, uint64_t bytes, bool resident);
+/* Keep the pages it touches in memory, those that come later as soon as they come: nothing is brought in. Where the
+ * system can only lock what it brings in: that where may_fill, else -ENOSYS. bt_os_drop works as before. */
+int bt_os_lock(void *base, uint64_t bytes, bool may_fill);
+int bt_os_unlock(void *base, uint64_t bytes);
+/* Whether so many bytes more could be locked now: 1, 0, or -errno where that cannot be found out. Locks nothing. */
+int bt_os_may_lock(uint64_t bytes);
+bt_known bt_os_lock_limit_bytes(void); /* RLIMIT_MEMLOCK; unknown = unlimited, or not said */
 int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes);
 uint64_t bt_os_now_ns(void); /* monotonic */
 uint64_t bt_os_page_bytes(void);
 bool bt_os_cpu_has_avx2(void); /* false on other processors than x86 */
-/* VmRSS, VmHWM, RssAnon, RssFile of this process in bytes; unknown where the system does not say */
+/* VmRSS, VmHWM, RssAnon, RssFile, VmLck of this process in bytes; unknown where the system does not say */
 typedef struct bt_os_memory {
-    bt_known rss_bytes, peak_rss_bytes, anon_bytes, file_bytes;
+    bt_known rss_bytes, peak_rss_bytes, anon_bytes, file_bytes, locked_bytes;
     bt_known major_faults;
 } bt_os_memory;
 void bt_os_memory_read(bt_os_memory *ret);
+bt_known bt_os_major_faults(void); /* pages that this process has waited for since it began; cheap */
 /* What the C library's heap has given out and not got back, ours and every library's; unknown where it does not say. */
 bt_known bt_os_heap_bytes(void);
 /* Bring in the code and read-only data of every mapped library, so that no later first call adds to the process base.

@@ -35,6 +35,9 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "address space is reserved by
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_DONTNEED_LOCKED /* since 5.18 */
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
@@ -152,7 +155,16 @@ int bt_os_populate(void *base, uint64_t bytes) {
 }
 
 int bt_os_drop(void *base, uint64_t bytes) {
-    return advise(inner_pages(base, bytes), MADV_DONTNEED);
+    range r = inner_pages(base, bytes);
+    int rc = advise(r, MADV_DONTNEED);
+    if (rc != -EINVAL) return rc;
+    /* Locked pages are not dropped on that word (mm/madvise.c: can_madvise_dontneed); before Linux 5.18 on none. */
+    rc = advise(r, MADV_DONTNEED_LOCKED);
+    if (rc != -EINVAL) return rc;
+    rc = bt_os_unlock(r.base, r.bytes);
+    if (rc == 0) rc = advise(r, MADV_DONTNEED);
+    (void)mlock2(r.base, r.bytes, MLOCK_ONFAULT); /* refused: less is locked than was, and VmLck says so */
+    return rc;
 }
 
 #define HUGE_BYTES (UINT64_C(2) << 20) /* of x86-64, and of AArch64 with 4 KiB pages */
@@ -168,6 +180,49 @@ int bt_os_huge_pages(void *base, uint64_t bytes) {
     range whole = inner_pages((uint8_t *)base + skip, (bytes - skip) / HUGE_BYTES * HUGE_BYTES);
     int rc = advise(whole, MADV_HUGEPAGE);
     return rc == -EINVAL ? 0 : rc;
+}
+
+int bt_os_lock(void *base, uint64_t bytes, bool may_fill) {
+    if (bt_fault_hit()) return -ENOMEM;
+    range r = outer_pages(base, bytes);
+    if (r.bytes == 0 || mlock2(r.base, r.bytes, MLOCK_ONFAULT) == 0) return 0;
+    if (errno != ENOSYS || !may_fill) return -errno; /* before Linux 4.4 */
+    return mlock(r.base, r.bytes) < 0 ? -errno : 0;
+}
+
+int bt_os_unlock(void *base, uint64_t bytes) {
+    range r = outer_pages(base, bytes);
+    return r.bytes > 0 && munlock(r.base, r.bytes) < 0 ? -errno : 0;
+}
+
+int bt_os_may_lock(uint64_t bytes) {
+    if (bytes == 0) return 1;
+    void *base = bt_os_reserve(bytes);
+    if (!base) return errno ? -errno : -ENOMEM;
+    /* Nothing is there to be locked: the question costs no memory. */
+    int rc = bt_os_lock(base, bytes, false);
+    (void)bt_os_unreserve(base, bytes);
+    if (rc == 0) return 1;
+    return rc == -ENOMEM || rc == -EPERM || rc == -EAGAIN ? 0 : rc;
+}
+
+bt_known bt_os_lock_limit_bytes(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) return (bt_known){0};
+    return (bt_known){true, limit.rlim_cur};
+}
+
+int64_t bt_os_run_bytes(const void *base, uint64_t bytes, bool is_resident) {
+    unsigned char resident[4096]; /* as below */
+    uint64_t page = bt_os_page_bytes();
+    range r = outer_pages(base, bytes);
+    for (uint64_t at = 0; at < r.bytes; at += sizeof resident * page) {
+        uint64_t n = bt_min_u64(sizeof resident * page, r.bytes - at);
+        if (mincore(r.base + at, n, resident) < 0) return -errno;
+        for (uint64_t i = 0; i < n / page; i++)
+            if ((resident[i] & 1) != is_resident) return (int64_t)(at + i * page);
+    }
+    return (int64_t)r.bytes;
 }
 
 int64_t bt_os_resident_bytes(const void *base, uint64_t bytes) {
@@ -293,12 +348,14 @@ static void take_rollup(bt_os_memory *ret) {
     ret->file_bytes = (bt_known){.known = true, .value = rss.value - anon.value};
 }
 
-void bt_os_memory_read(bt_os_memory *ret) {
-    *ret = (bt_os_memory){0};
+bt_known bt_os_major_faults(void) {
     struct rusage usage = {0};
-    if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_majflt >= 0) {
-        ret->major_faults = (bt_known){.known = true, .value = (uint64_t)usage.ru_majflt};
-    }
+    if (getrusage(RUSAGE_SELF, &usage) != 0 || usage.ru_majflt < 0) return (bt_known){0};
+    return (bt_known){.known = true, .value = (uint64_t)usage.ru_majflt};
+}
+
+void bt_os_memory_read(bt_os_memory *ret) {
+    *ret = (bt_os_memory){.major_faults = bt_os_major_faults()};
     lines in;
     if (lines_open(&in, "/proc/self/status") != 0) return;
     for (const char *line = lines_next(&in); line; line = lines_next(&in)) {
@@ -306,6 +363,7 @@ void bt_os_memory_read(bt_os_memory *ret) {
         take_status_line(line, "VmHWM:", &ret->peak_rss_bytes);
         take_status_line(line, "RssAnon:", &ret->anon_bytes);
         take_status_line(line, "RssFile:", &ret->file_bytes);
+        take_status_line(line, "VmLck:", &ret->locked_bytes);
     }
     (void)close(in.fd);
     take_rollup(ret);

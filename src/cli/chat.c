@@ -50,6 +50,10 @@ static void count(bt_chat *chat, const bt_turn *turn) {
     chat->sum.decode_ns += g->decode_ns;
     chat->sum.n_drafted += g->n_drafted;
     chat->sum.n_accepted += g->n_accepted;
+    if (!g->loop_major_faults.known) return; /* a short answer */
+    chat->sum.loop_major_faults.known = true;
+    chat->sum.loop_major_faults.value += g->loop_major_faults.value;
+    chat->sum.loop_tokens += g->loop_tokens;
 }
 
 /* What a user must know of how an answer ended. */
@@ -187,6 +191,8 @@ static void measure(bt_chat *chat, bt_measured *measured) {
     measured->drafted_tokens = sum->n_drafted;
     measured->accepted_tokens = sum->n_accepted;
     measured->ttft_s = (double)chat->first_token_ns / 1e9;
+    measured->loop_major_faults = sum->loop_major_faults;
+    measured->loop_tokens = sum->loop_tokens;
     if (sum->prompt_ns > 0) measured->prefill_tokens_per_s = (double)sum->n_prompt * 1e9 / (double)sum->prompt_ns;
     /* the first token of each answer comes from the prompt's own pass */
     if (sum->n_generated > chat->n_turns && sum->decode_ns > 0)
@@ -214,6 +220,7 @@ static int finish(bt_chat *chat) {
     measure(chat, &measured);
     bt_running_print_summary(&chat->running, &measured);
     bt_running_print_lines(&chat->running, &measured);
+    bt_running_warn(&chat->running, &measured);
     if (options->stats_file &&
         bt_running_write_stats(&chat->running, &measured, &chat->text, chat->tokens, chat->n_tokens, &err) != BT_OK)
         code = bt_cli_fail(&err);

@@ -48,6 +48,7 @@ static int score(bt_running *running, const bt_text *text) {
     memset(&measured, 0, sizeof measured);
     bt_running_measure(running, &measured);
     bt_running_print_lines(running, &measured);
+    bt_running_warn(running, &measured);
     bt_running_keep(running, &measured);
     return fflush(stdout) == 0 ? 0 : fail_output(errno);
 }

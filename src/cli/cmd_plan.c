@@ -30,6 +30,7 @@ static int print_plan(const bt_cli_options *options, const bt_plan *plan, const 
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_plan_text(plan, facts, &text);
+    bt_planning_lock_text(options, plan, machine, &text);
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;

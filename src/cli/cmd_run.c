@@ -184,6 +184,8 @@ static void count(const bt_generated *generated, bt_measured *measured) {
     measured->accepted_tokens = generated->n_accepted;
     measured->loop_heap_allocations = generated->loop_heap_allocations;
     measured->loop_heap_growth_bytes = generated->loop_heap_growth_bytes;
+    measured->loop_major_faults = generated->loop_major_faults;
+    measured->loop_tokens = generated->loop_tokens;
     measured->ttft_s = (double)generated->first_token_ns / 1e9;
     if (generated->prompt_ns > 0)
         measured->prefill_tokens_per_s = (double)generated->n_prompt * 1e9 / (double)generated->prompt_ns;
@@ -205,6 +207,7 @@ static int finish(bt_running *running, const bt_generated *generated, output *ou
     }
     bt_running_print_summary(running, &measured);
     bt_running_print_lines(running, &measured);
+    bt_running_warn(running, &measured);
     bt_running_keep(running, &measured);
     int code = status == BT_OK ? 0 : bt_running_fail(err);
     bt_error stats_err = {0};

@@ -342,3 +342,14 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     *ret_plan = plan;
     return BT_OK;
 }
+
+void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine,
+                           bt_text *out) {
+    if (!plan->wishes.mlock || (plan->verdict == BT_REFUSED && !plan->forced)) return;
+    uint64_t need_bytes = bt_report_lockable_bytes(plan);
+    bool is_here = !options->machine_file && !options->root[0];
+    /* A process with CAP_IPC_LOCK may pass the limit, but not in every container: only trying says it. */
+    int may = is_here ? bt_os_may_lock(need_bytes) : -ENOSYS;
+    bool fits = !machine->memlock_bytes.known || need_bytes <= machine->memlock_bytes.value;
+    bt_report_lock_text(plan, may < 0 ? fits : may == 1, machine->memlock_bytes, out);
+}

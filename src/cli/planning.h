@@ -33,6 +33,8 @@ BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const b
  * asked for beside it does. */
 BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
                                          const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+/* For a plan that wishes --mlock, whether the system will allow it: tried, where the plan is for this machine. */
+void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine, bt_text *out);
 /* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
 /* Whether --session, --stats and --plot can be written at the end, asked before the work is done. Nothing is created.
  * BT_E_IO.

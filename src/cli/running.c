@@ -28,6 +28,7 @@
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
 #define ARENA_BLOCK      (64u << 10)
 #define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
+#define SENTENCE_BYTES   4096                 /* what the log takes */
 #define BAR_AFTER_NS     UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
 
 /* ---- signals ---- */
@@ -101,6 +102,7 @@ static int print_plan(const bt_running *running) {
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_plan_text(&running->plan, running->facts, &text);
+    bt_planning_lock_text(options, &running->plan, &running->machine, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
     return 0;
@@ -197,6 +199,43 @@ static bt_status ask_check(bt_engine *engine, void *user, bt_error *err) {
     return c->asks->check(engine, c->plan, c->asks->check_user, err);
 }
 
+/* ---- locking ---- */
+
+static bool wants_lock(const bt_running *running) {
+    return running->options->wishes.mlock || running->plan.wishes.mlock; /* the second: of --plan */
+}
+
+static void measure_lock(const bt_running *running, bt_locked *ret) {
+    *ret = (bt_locked){0};
+    if (!wants_lock(running)) return;
+    bt_lock_use use;
+    bt_account_lock_use(bt_engine_account(running->engine), &use);
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    bt_locked_make(&use, memory.locked_bytes, bt_os_lock_limit_bytes(), ret);
+}
+
+static void warn_of_lock(bt_running *running, const bt_locked *locked) {
+    bt_text text;
+    bt_text_init(&text, SENTENCE_BYTES);
+    if (!running->lock_warned && bt_report_lock_warning(locked, bt_report_lockable_bytes(&running->plan), &text)) {
+        bt_log(BT_LOG_WARN, "%s", bt_text_str(&text));
+        running->lock_warned = true;
+    }
+    bt_text_done(&text);
+}
+
+/* Pins, ring and caches are there; what graphs add later is locked as it is charged. A run that may not lock goes on:
+ * it was promised memory, not that the system keeps it there. */
+static void lock(bt_running *running) {
+    if (!wants_lock(running)) return;
+    bt_account_lock(bt_engine_account(running->engine));
+    bt_locked locked;
+    measure_lock(running, &locked);
+    bt_log(BT_LOG_INFO, "locked %s of %s", BT_SIZE(locked.locked_bytes), BT_SIZE(locked.asked_bytes));
+    warn_of_lock(running, &locked);
+}
+
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
     static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
     const bt_plan *plan = &running->plan;
@@ -225,6 +264,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
     running->loaded_own_bytes = bt_heap_live_bytes();
     if (plan->n_draft > 0) BT_TRY(bt_device_learn_same_rows(bt_engine_device(running->engine), err));
+    lock(running);
     return BT_OK;
 }
 
@@ -387,6 +427,15 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->elastic_released = elastic.released;
     measured->schedules_built = stats.schedules_built;
     measured->schedules_reused = stats.schedules_reused;
+    measure_lock(running, &measured->locked);
+}
+
+void bt_running_warn(bt_running *running, const bt_measured *measured) {
+    warn_of_lock(running, &measured->locked);
+    bt_text text;
+    bt_text_init(&text, SENTENCE_BYTES);
+    if (bt_report_faults_warning(&running->plan, measured, &text)) bt_log(BT_LOG_WARN, "%s", bt_text_str(&text));
+    bt_text_done(&text);
 }
 
 bt_status bt_running_write_stats(const bt_running *running, const bt_measured *measured, const bt_text *text,
@@ -408,10 +457,13 @@ bt_status bt_running_write_stats(const bt_running *running, const bt_measured *m
 
 void bt_running_print_summary(const bt_running *running, const bt_measured *measured) {
     if (running->options->quiet) return;
-    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s\n",
+    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s",
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
                   BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
+    double faults = 0;
+    if (bt_report_faults_per_token(measured, &faults)) (void)fprintf(stderr, ", %.1f major faults a token", faults);
+    (void)fputs("\n", stderr);
 }
 
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {

@@ -20,6 +20,7 @@ typedef struct bt_running {
     uint64_t base_bytes;  /* held before the model was opened */
     uint64_t loaded_heap_bytes;
     uint64_t loaded_own_bytes; /* of that, through base/heap.h, with the session */
+    bool lock_warned;          /* that --mlock could not lock all */
 } bt_running;
 
 /* Plan by dry run and print the plan on stderr (with options->json: on stdout, when refused); then, unless it is
@@ -50,6 +51,10 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
 void bt_running_measure(bt_running *running, bt_measured *measured);
 /* planned | reserved | committed | peak on stderr, unless quiet. */
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured);
+
+/* Log what a user should do something about: memory that could not be locked, unless that was said already, and many
+ * major faults. At the end of the run. */
+void bt_running_warn(bt_running *running, const bt_measured *measured);
 
 /* Keep what was measured for `burthen report`. */
 void bt_running_keep(const bt_running *running, const bt_measured *measured);

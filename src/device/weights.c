@@ -180,6 +180,7 @@ static bt_status map_all(bt_weights *weights, bt_error *err) {
     }
     for (size_t i = 0; i < AREA_COUNT; i++)
         if (bytes[i] > 0) BT_TRY(bt_account_map(account, area_lines[i], bytes[i], &weights->areas[i], err));
+    if (weights->areas[AREA_HEAD]) weights->areas[AREA_HEAD]->scattered = true; /* between pinned panels are others */
     return BT_OK;
 }
 

@@ -35,6 +35,8 @@ typedef struct bt_generated {
     /* From the second token to the last; unknown with fewer than three. */
     bt_known loop_heap_allocations;  /* ours: must be none */
     bt_known loop_heap_growth_bytes; /* of the whole process; 0 when it shrank */
+    bt_known loop_major_faults;      /* of the whole process */
+    uint32_t loop_tokens;            /* computed meanwhile */
 } bt_generated;
 
 /* Decode the prompt, then sample. The last token's forward is not run: nobody would read its logits. */

@@ -56,6 +56,8 @@ struct bt_account {
     uint32_t n_mappings;
     bt_mapping records[RECORD_MAX];
     bt_mapping *spare; /* of those, a list by next */
+    bool locks;
+    int lock_sys; /* errno of the first lock that was refused */
 };
 
 /* Under the lock. NULL: no memory. */
@@ -269,6 +271,44 @@ static bt_status check_mapping(const bt_account *account, const bt_mapping *mapp
     return check_charge(account, mapping->line, bytes, 0, own, err);
 }
 
+/* ---- locking, under the lock ------------------------------------------------------------------------------------ */
+
+static void lock_range(bt_account *account, bt_mapping *mapping, uint64_t offset, uint64_t bytes, bool may_fill) {
+    int rc = bt_os_lock((uint8_t *)mapping->base + offset, bytes, may_fill);
+    mapping->lock_asked_bytes += bytes;
+    if (rc == 0) mapping->locked_bytes += bytes;
+    if (rc < 0 && account->lock_sys == 0) account->lock_sys = -rc;
+}
+
+/* Of a scattered mapping the pages that are there: its gaps count for RLIMIT_MEMLOCK as if they were memory. */
+static void lock_resident(bt_account *account, bt_mapping *mapping) {
+    const uint8_t *base = mapping->base;
+    for (uint64_t at = 0; at < mapping->bytes;) {
+        int64_t gap = bt_os_run_bytes(base + at, mapping->bytes - at, false);
+        if (gap < 0) return;
+        at += (uint64_t)gap;
+        int64_t run = bt_os_run_bytes(base + at, mapping->bytes - at, true);
+        if (run <= 0) return;
+        lock_range(account, mapping, at, (uint64_t)run, true);
+        at += (uint64_t)run;
+    }
+}
+
+/* What is charged of it and was not asked for yet. A lender has all that it was charged once: the pages that it has
+ * lent are locked when they come. */
+static void lock_mapping(bt_account *account, bt_mapping *mapping) {
+    uint64_t charge = 0;
+    uint64_t promised_bytes = bt_max_u64(mapping->committed_bytes, mapping->lends_bytes);
+    if (mapping->borrows || !bt_align_up_u64(promised_bytes, bt_os_page_bytes(), &charge)) return;
+    charge = bt_min_u64(charge, mapping->bytes);
+    if (charge <= mapping->lock_asked_bytes) return;
+    if (!mapping->scattered)
+        lock_range(account, mapping, mapping->lock_asked_bytes, charge - mapping->lock_asked_bytes,
+                   mapping->lends_bytes == 0);
+    else if (mapping->lock_asked_bytes == 0)
+        lock_resident(account, mapping);
+}
+
 bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err) {
     pthread_mutex_lock(&account->lock);
     bt_status status = BT_OK;
@@ -281,6 +321,7 @@ bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t b
         status = check_mapping(account, mapping, bytes, err);
     }
     if (status == BT_OK) charge(account, mapping, bytes);
+    if (status == BT_OK && account->locks) lock_mapping(account, mapping);
     pthread_mutex_unlock(&account->lock);
     return status;
 }
@@ -370,6 +411,41 @@ bt_status bt_account_map_borrower(bt_account *account, bt_line line, uint64_t by
 void bt_account_lending_read(bt_account *account, bt_lending *ret) {
     pthread_mutex_lock(&account->lock);
     *ret = account->lending;
+    pthread_mutex_unlock(&account->lock);
+}
+
+/* ---- locking ---------------------------------------------------------------------------------------------------- */
+
+/* Weights first, which else are read again, then what each token writes. */
+static const bt_line lock_order[] = {BT_LINE_PINNED,  BT_LINE_HEAD,    BT_LINE_EMBEDDINGS, BT_LINE_OUTPUT_NORM,
+                                     BT_LINE_EXPERTS, BT_LINE_DERIVED, BT_LINE_RING,       BT_LINE_COMPUTE,
+                                     BT_LINE_KV,      BT_LINE_LOGITS,  BT_LINE_METADATA};
+
+void bt_account_lock(bt_account *account) {
+    pthread_mutex_lock(&account->lock);
+    account->locks = true;
+    for (size_t i = 0; i < sizeof lock_order / sizeof *lock_order; i++)
+        for (bt_mapping *mapping = account->first; mapping; mapping = mapping->next)
+            if (mapping->line == lock_order[i]) lock_mapping(account, mapping);
+    for (bt_mapping *mapping = account->first; mapping; mapping = mapping->next)
+        lock_mapping(account, mapping); /* of other lines */
+    pthread_mutex_unlock(&account->lock);
+}
+
+void bt_account_unlock(bt_account *account, bt_mapping *mapping) {
+    pthread_mutex_lock(&account->lock);
+    if (mapping->locked_bytes > 0) (void)bt_os_unlock(mapping->base, mapping->bytes); /* or it is unmapped locked */
+    mapping->lock_asked_bytes = mapping->locked_bytes = 0;
+    pthread_mutex_unlock(&account->lock);
+}
+
+void bt_account_lock_use(bt_account *account, bt_lock_use *ret) {
+    pthread_mutex_lock(&account->lock);
+    *ret = (bt_lock_use){.sys = account->lock_sys};
+    for (const bt_mapping *mapping = account->first; mapping; mapping = mapping->next) {
+        ret->asked_bytes += mapping->lock_asked_bytes;
+        ret->locked_bytes += mapping->locked_bytes;
+    }
     pthread_mutex_unlock(&account->lock);
 }
 

@@ -19,6 +19,8 @@ typedef struct bt_mapping {
     uint64_t committed_bytes; /* promised to be touched at most: charged */
     uint64_t lends_bytes;     /* what it was charged in full; what it has not committed of that may be lent */
     bool borrows;             /* lives on what others lend, not on its line's cap */
+    bool scattered;           /* what is committed may lie anywhere in it, and was touched at once */
+    uint64_t lock_asked_bytes, locked_bytes; /* whole pages */
     bt_line line;
     struct bt_mapping *next, *prev;
 } bt_mapping;
@@ -71,6 +73,21 @@ bool bt_account_lend_end(bt_account *account, bt_mapping *mapping);
 BT_MUST_CHECK bt_status bt_account_map_borrower(bt_account *account, bt_line line, uint64_t bytes,
                                                 bt_mapping **ret_mapping, bt_error *err);
 void bt_account_lending_read(bt_account *account, bt_lending *ret);
+
+/* ---- locking (docs/decisions/015): what is charged stays in memory once it is there ---- */
+
+typedef struct bt_lock_use {
+    uint64_t asked_bytes, locked_bytes; /* whole pages, of the mappings that there are */
+    int sys;                            /* errno of the first that was refused, 0 if none was */
+} bt_lock_use;
+
+/* From now on what is charged is locked, what stands in its way for the system is not: first the mappings that there
+ * are, pins before all others, each as a whole; later ones as they are charged. Nothing is brought into memory, and
+ * borrowers are left out. A refusal (RLIMIT_MEMLOCK) is counted, and changes nothing else. */
+void bt_account_lock(bt_account *account);
+/* Before the pages of a mapping are dropped for good. */
+void bt_account_unlock(bt_account *account, bt_mapping *mapping);
+void bt_account_lock_use(bt_account *account, bt_lock_use *ret);
 
 /* Heap lines: what was measured from outside. It counts as committed on its line and in the sum; it is never refused.
  */

@@ -166,6 +166,7 @@ void bt_pool_give(bt_pool_buffers *pool, bt_pool_buffer *buffer) {
         buffer->live = false;
         buffer->bytes = 0;
         buffer->line = buffer->mapping->line; /* it may have been relabelled */
+        bt_account_unlock(pool->account, buffer->mapping);
         if (bt_os_drop(buffer->mapping->base, buffer->mapping->bytes) == 0) {
             bt_account_release(pool->account, buffer->mapping, buffer->mapping->committed_bytes);
         } else {

@@ -37,4 +37,9 @@ void bt_report_lines_text(const bt_measured *measured, bt_text *out) {
     if (measured->elastic_peak_bytes > 0) add_peak(out, "elastic pins", measured->elastic_peak_bytes);
     add_peak(out, "process peak", measured->peak_rss_bytes);
     add_peak(out, "residual", measured->residual_bytes);
+    const bt_locked *locked = &measured->locked;
+    if (!locked->wanted) return;
+    bt_text_addf(out, "  %-18s %12s of %s asked%s%s%s\n", "locked", BT_SIZE(locked->locked_bytes),
+                 BT_SIZE(locked->asked_bytes), locked->reason[0] ? ": " : "", locked->reason,
+                 measured->elastic_peak_bytes > 0 ? "; elastic pins are never locked" : "");
 }

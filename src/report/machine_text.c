@@ -108,7 +108,7 @@ void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
     }
     bt_row(out, "Swap free", "%s (never part of a budget)",
            machine->swap_free_bytes.known ? BT_SIZE(machine->swap_free_bytes.value) : "unknown");
-    bt_row(out, "Lockable memory", "%s (RLIMIT_MEMLOCK; nothing is locked)",
+    bt_row(out, "Lockable memory", "%s (RLIMIT_MEMLOCK; used by --mlock)",
            machine->memlock_bytes.known ? BT_SIZE(machine->memlock_bytes.value) : "unlimited");
     add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)");
     add_speed(out, "Memory read", machine->memory_bytes_per_s, "");

@@ -76,6 +76,7 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     /* only where they are asked for: they add to the line staging */
     if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
     if (wishes->session) bt_json_put_bool(out, w, "session", true);
+    if (wishes->mlock) bt_json_put_bool(out, w, "mlock", true); /* changes no byte of a plan */
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {

@@ -95,6 +95,7 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "yarn_orig_ctx", CTX_MAX, &w->yarn_orig_ctx);
     if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
     if (o && json_object_get(o, "session")) (void)bt_json_bool(in, o, "session", &w->session);
+    if (o && json_object_get(o, "mlock")) (void)bt_json_bool(in, o, "mlock", &w->mlock);
     const json_t *budget = bt_json_object(in, o, "ram_budget");
     bt_json_at(in, "wishes.ram_budget.");
     if (!budget) bt_json_wrong(in, "", "an object is wanted");

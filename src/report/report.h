@@ -20,6 +20,13 @@ void bt_report_init(const char *engine_version);
  * out, BT_E_LIMIT over BT_JSON_OUT_MAX_BYTES. Numbers over INT64_MAX are written as null: unlimited. Bytes that are no
  * UTF-8 are written as U+FFFD. facts must be those the plan was made of; machine may be NULL. */
 #define BT_JSON_OUT_MAX_BYTES (64u << 20)
+/* What --mlock came to (lock_text.c). */
+typedef struct bt_locked {
+    bool wanted;
+    uint64_t asked_bytes, locked_bytes; /* whole pages; locked: as the kernel counts them, where it does */
+    bool by_limit;                      /* RLIMIT_MEMLOCK stands in the way */
+    char reason[160];                   /* why not all is locked, or known to be; else empty */
+} bt_locked;
 typedef struct bt_measured {
     uint64_t peak_rss_bytes, residual_bytes;
     bt_known cgroup_peak_bytes;
@@ -37,15 +44,30 @@ typedef struct bt_measured {
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */
     uint64_t major_faults, schedules_built, schedules_reused;
+    bt_known loop_major_faults; /* from the second token to the last, loop_tokens of them */
+    uint32_t loop_tokens;
+    bt_locked locked;
     bt_known loop_heap_allocations, loop_heap_growth_bytes; /* from the second token to the last */
 } bt_measured;
-/* planned | reserved | committed | peak, one row per line that is not all zero, then the total, what was
- * lent, the peak of the process and the residual. */
+/* Text: planned | reserved | committed | peak, one row per line that is not all zero, then the total, the weights that
+ * were held in what lines had not used yet, the peak of the process, the residual, and what was locked. */
 void bt_report_lines_text(const bt_measured *measured, bt_text *out);
 
-/* Text: planned | reserved | committed | peak, one row per line that is not all zero, then the total, the weights that
- * were held in what lines had not used yet, and the residual. */
-void bt_report_lines_text(const bt_measured *measured, bt_text *out);
+/* From what the calls gave and what the kernel says: counted_bytes, VmLck; limit_bytes, RLIMIT_MEMLOCK. */
+void bt_locked_make(const bt_lock_use *use, bt_known counted_bytes, bt_known limit_bytes, bt_locked *ret);
+/* A sentence when not all is locked; else false, and nothing is appended. most_bytes: what may be asked for until the
+ * end, which the remedy names. */
+bool bt_report_lock_warning(const bt_locked *locked, uint64_t most_bytes, bt_text *out);
+/* What --mlock will ask for at most: the lines of a plan that are mappings. */
+uint64_t bt_report_lockable_bytes(const bt_plan *plan);
+/* For a plan that wishes it: a line that says whether it will be allowed. */
+void bt_report_lock_text(const bt_plan *plan, bool allowed, bt_known limit_bytes, bt_text *out);
+
+/* Major faults of a token in the loop; false when too few tokens came. */
+bool bt_report_faults_per_token(const bt_measured *measured, double *ret_faults);
+/* More of them than a run has whose memory is its own, while weights stream: a sentence with the remedy; else false,
+ * and nothing is appended. */
+bool bt_report_faults_warning(const bt_plan *plan, const bt_measured *measured, bt_text *out);
 
 BT_MUST_CHECK bt_status bt_report_plan_json(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine,
                                             char **ret_json, bt_error *err);

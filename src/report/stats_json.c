@@ -45,6 +45,17 @@ static void put_pool(bt_json_out *out, json_t *measured, const bt_plan *plan, co
     bt_json_put_u64(out, pool, "reserved_classes", m->reserved_classes);
 }
 
+static void put_locked(bt_json_out *out, json_t *measured, const bt_locked *locked) {
+    if (!locked->wanted) {
+        bt_json_put_null(out, measured, "locked");
+        return;
+    }
+    json_t *o = bt_json_put_object(out, measured, "locked");
+    bt_json_put_u64(out, o, "asked_bytes", locked->asked_bytes);
+    bt_json_put_u64(out, o, "locked_bytes", locked->locked_bytes);
+    bt_json_put_text_or_null(out, o, "reason", locked->reason);
+}
+
 void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *m) {
     json_t *o = bt_json_put_object(out, root, "measured");
     bt_json_put_u64(out, o, "peak_rss_bytes", m->peak_rss_bytes);
@@ -76,7 +87,13 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, elastic, "peak_bytes", m->elastic_peak_bytes);
     bt_json_put_u64(out, elastic, "taken", m->elastic_taken);
     bt_json_put_u64(out, elastic, "released", m->elastic_released);
+    put_locked(out, o, &m->locked);
     bt_json_put_u64(out, o, "major_faults", m->major_faults);
+    double faults = 0;
+    if (bt_report_faults_per_token(m, &faults))
+        bt_json_put_real(out, o, "major_faults_per_token", faults);
+    else
+        bt_json_put_null(out, o, "major_faults_per_token");
     bt_json_put_known(out, o, "loop_heap_allocations", m->loop_heap_allocations);
     bt_json_put_known(out, o, "loop_heap_growth_bytes", m->loop_heap_growth_bytes);
     json_t *schedules = bt_json_put_object(out, o, "schedules");

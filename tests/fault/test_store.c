@@ -86,6 +86,7 @@ static bt_status run(const body *b) {
     bt_error err = {0};
     bt_status status = bt_account_open(caps, UINT64_MAX, &account, &err);
     if (status != BT_OK) return status;
+    bt_account_lock(account); /* a lock that is refused is counted, and no failure */
     status = use_pool(account);
     if (status == BT_OK) status = bt_store_open(&b->k->facts, b->mode, &store, &err);
     if (status == BT_OK) {
@@ -97,6 +98,10 @@ static bt_status run(const body *b) {
     if (status == BT_OK) status = bt_reader_open(&store, &params, &reader, &err);
     if (status == BT_OK) status = bt_ring_open(account, reader, b->units, N_UNITS, 2 * SLOT, &ring, &err);
     if (status == BT_OK) status = use_ring(b, ring);
+    bt_lock_use locks;
+    bt_account_lock_use(account, &locks);
+    assert_true(locks.locked_bytes <= locks.asked_bytes);
+    if (locks.locked_bytes < locks.asked_bytes) assert_true(locks.sys != 0);
     bt_ring_close(ring);
     bt_reader_close(reader);
     bt_store_close(&store);

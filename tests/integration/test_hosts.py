@@ -48,7 +48,7 @@ def same(what, *args, **options):
     return stderr
 
 
-# --- memory that may not be locked (user-case 37): nothing is, and nothing says so ---
+# --- memory that may not be locked (user-case 37): without --mlock nothing is, and nothing says so ---
 
 for kib in (64, 0):
     limit = limits.soft(resource.RLIMIT_MEMLOCK, kib << 10)
@@ -58,7 +58,7 @@ for kib in (64, 0):
     checks.check(json.loads(report)["memory"]["memlock_bytes"] == kib << 10, f"ulimit -l {kib} is not in the report")
     _, report, _ = burthen("devices", limit=limit)
     shown = "64.0 KiB" if kib else "0 B"
-    checks.check(f"Lockable memory      {shown} (RLIMIT_MEMLOCK; nothing is locked)" in report.decode(), report.decode())
+    checks.check(f"Lockable memory      {shown} (RLIMIT_MEMLOCK; used by --mlock)" in report.decode(), report.decode())
 
 # --- io_uring refused: pread, the same text, and said which reader and why ---
 

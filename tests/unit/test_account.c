@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_account.c: caps, the sum, refusals with their numbers, and what is measured. */
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/os.h"
 #include "memory/account.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -372,6 +374,109 @@ static void test_borrowed_pages_are_measured_apart(void **state) {
     assert_true(bt_account_close(account));
 }
 
+static bt_lock_use locks_of(bt_account *account) {
+    bt_lock_use use;
+    bt_account_lock_use(account, &use);
+    return use;
+}
+
+static uint64_t counted_as_locked(void) {
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    assert_true(memory.locked_bytes.known);
+    return memory.locked_bytes.value;
+}
+
+#define PAGE UINT64_C(4096)
+
+/* What is charged is locked from its start on, what a lender was charged once as a whole; nothing is brought in, and
+ * borrowers are left out. 64 KiB is what Linux gave before 5.16. */
+static void test_locking(void **state) {
+    (void)state;
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
+    uint64_t before = counted_as_locked();
+    bt_account *account = open_account(MIB, UINT64_MAX);
+    bt_mapping *ring = map(account, BT_LINE_RING, 10 * PAGE);
+    bt_mapping *kv = map(account, BT_LINE_KV, 4 * PAGE);
+    bt_mapping *pins = map_borrower(account, 100 * MIB);
+    assert_int_equal(bt_account_commit(account, ring, 2 * PAGE + 1, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, kv, 3 * PAGE, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    assert_int_equal(bt_account_commit(account, pins, PAGE, NULL), BT_OK);
+    assert_int_equal(locks_of(account).asked_bytes, 0);
+    bt_account_lock(account);
+    assert_int_equal(locks_of(account).asked_bytes, 6 * PAGE);
+    assert_int_equal(locks_of(account).locked_bytes, 6 * PAGE);
+    assert_int_equal(counted_as_locked() - before, 6 * PAGE);
+    bt_account_measure(account);
+    assert_int_equal(bt_account_mapped_bytes(account), 0);
+
+    /* later charges, a mapping's rest and a new mapping: once each; a lender has all that it may touch */
+    assert_int_equal(bt_account_commit(account, ring, 3 * PAGE, NULL), BT_OK);
+    bt_mapping *work = map(account, BT_LINE_COMPUTE, 2 * PAGE);
+    assert_int_equal(bt_account_commit(account, work, 2 * PAGE, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, kv, PAGE, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, pins, PAGE, NULL), BT_OK);
+    assert_int_equal(locks_of(account).asked_bytes, 11 * PAGE);
+    assert_int_equal(counted_as_locked() - before, 11 * PAGE);
+    bt_account_unlock(account, work);
+    bt_account_unmap(account, kv);
+    assert_int_equal(locks_of(account).asked_bytes, 6 * PAGE);
+    assert_int_equal(locks_of(account).locked_bytes, 6 * PAGE);
+    assert_int_equal(locks_of(account).sys, 0);
+    bt_account_unmap(account, pins);
+    bt_account_unmap(account, work);
+    bt_account_unmap(account, ring);
+    assert_int_equal(counted_as_locked(), before);
+    assert_true(bt_account_close(account));
+}
+
+/* Gaps of a scattered mapping are not locked: they are on no plan. */
+static void test_locking_what_is_scattered(void **state) {
+    (void)state;
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
+    uint64_t before = counted_as_locked();
+    bt_account *account = open_account(MIB, UINT64_MAX);
+    bt_mapping *head = map(account, BT_LINE_HEAD, 100 * PAGE);
+    head->scattered = true;
+    assert_int_equal(bt_os_no_huge_pages(head->base, head->bytes), 0);
+    assert_int_equal(bt_account_commit(account, head, 5 * PAGE, NULL), BT_OK);
+    memset((uint8_t *)head->base + 10 * PAGE, 1, 2 * PAGE);
+    memset((uint8_t *)head->base + 98 * PAGE, 1, 2 * PAGE);
+    bt_account_lock(account);
+    bt_account_lock(account); /* nothing is asked for twice */
+    assert_int_equal(locks_of(account).asked_bytes, 4 * PAGE);
+    assert_int_equal(counted_as_locked() - before, 4 * PAGE);
+    bt_account_unmap(account, head);
+    assert_true(bt_account_close(account));
+}
+
+/* Refused as a whole, and no less of the others is locked. A fault stands for the limit, which does not hold root. */
+static void test_locking_is_refused(void **state) {
+    (void)state;
+#ifdef BT_FAULT
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
+    bt_account *account = open_account(MIB, UINT64_MAX);
+    bt_mapping *pinned = map(account, BT_LINE_PINNED, 3 * PAGE);
+    bt_mapping *ring = map(account, BT_LINE_RING, 2 * PAGE); /* the newest is looked at first */
+    assert_int_equal(bt_account_commit(account, ring, 2 * PAGE, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, pinned, 3 * PAGE, NULL), BT_OK);
+    bt_fault_arm(0, false); /* the first call is of the pins all the same */
+    bt_account_lock(account);
+    assert_true(bt_fault_disarm());
+    bt_account_lock(account); /* not tried again */
+    assert_int_equal(locks_of(account).asked_bytes, 5 * PAGE);
+    assert_int_equal(locks_of(account).locked_bytes, 2 * PAGE);
+    assert_int_equal(locks_of(account).sys, ENOMEM);
+    assert_int_equal(pinned->locked_bytes, 0);
+    bt_account_unmap(account, ring);
+    bt_account_unmap(account, pinned);
+    assert_true(bt_account_close(account));
+#else
+    skip();
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserving_is_recorded_not_charged),
@@ -387,6 +492,9 @@ int main(void) {
         cmocka_unit_test(test_lendable_is_kept_for_its_lender),
         cmocka_unit_test(test_lender_that_leaves),
         cmocka_unit_test(test_borrowed_pages_are_measured_apart),
+        cmocka_unit_test(test_locking),
+        cmocka_unit_test(test_locking_what_is_scattered),
+        cmocka_unit_test(test_locking_is_refused),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("account", tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,6 +124,81 @@ static void test_mapping(void **state) {
     assert_int_equal(bt_os_unreserve(base + 1, bytes), -EINVAL);
 }
 
+static uint64_t locked_now(void) {
+    bt_os_memory memory;
+    bt_os_memory_read(&memory);
+    assert_true(memory.locked_bytes.known);
+    return memory.locked_bytes.value;
+}
+
+static void test_locking(void **state) {
+    (void)state;
+    uint64_t page = bt_os_page_bytes();
+    uint64_t bytes = 8 * page; /* half of the 64 KiB that Linux gave before 5.16 */
+    if (bt_os_may_lock(bytes) != 1) skip();
+    uint64_t before = locked_now();
+    unsigned char *base = bt_os_reserve(bytes);
+    assert_non_null(base);
+    assert_int_equal(bt_os_no_huge_pages(base, bytes), 0);
+    base[page] = 7;
+    /* the outer pages count, and nothing comes into memory */
+    assert_int_equal(bt_os_lock(base + 1, bytes - 2, false), 0);
+    assert_int_equal(locked_now(), before + bytes);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), page);
+    base[3 * page] = 8;
+    assert_int_equal(bt_os_resident_bytes(base, bytes), 2 * page);
+    /* locked pages are dropped all the same, and the range stays locked */
+    assert_int_equal(bt_os_drop(base, 2 * page), 0);
+    assert_int_equal(bt_os_resident_bytes(base, bytes), page);
+    assert_int_equal(base[page], 0);
+    assert_int_equal(base[3 * page], 8);
+    assert_int_equal(locked_now(), before + bytes);
+    assert_int_equal(bt_os_unlock(base, 4 * page), 0);
+#ifndef __SANITIZE_ADDRESS__ /* its munlock() does nothing */
+    assert_int_equal(locked_now(), before + bytes - 4 * page);
+#endif
+    assert_int_equal(bt_os_lock(base, 0, false), 0);
+    assert_int_equal(bt_os_unreserve(base, bytes), 0);
+    assert_int_equal(locked_now(), before);
+    assert_int_equal(bt_os_lock(base, bytes, false), -ENOMEM); /* nothing is there */
+}
+
+static void test_locking_is_limited(void **state) {
+    (void)state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    bt_known said = bt_os_lock_limit_bytes();
+    assert_int_equal(said.known, limit.rlim_cur != RLIM_INFINITY);
+    if (said.known) assert_int_equal(said.value, limit.rlim_cur);
+    assert_int_equal(bt_os_may_lock(0), 1);
+    uint64_t before = locked_now();
+    bool is_bound = said.known && said.value < UINT64_C(1) << 40;
+    int may = bt_os_may_lock(UINT64_C(1) << 40); /* a TiB of addresses: costs nothing if it is allowed */
+    if (may >= 0 && !is_bound) assert_int_equal(may, 1);
+    assert_int_equal(locked_now(), before);
+    assert_true(bt_os_may_lock(UINT64_C(1) << 62) < 0); /* more than there are addresses: not known */
+}
+
+static void test_runs(void **state) {
+    (void)state;
+    uint64_t page = bt_os_page_bytes();
+    uint64_t bytes = 40 * MIB; /* more than one stretch of the question */
+    unsigned char *base = bt_os_reserve(bytes);
+    assert_non_null(base);
+    assert_int_equal(bt_os_no_huge_pages(base, bytes), 0);
+    assert_int_equal(bt_os_run_bytes(base, bytes, false), bytes);
+    assert_int_equal(bt_os_run_bytes(base, bytes, true), 0);
+    base[20 * MIB] = 1;
+    base[20 * MIB + page] = 1;
+    assert_int_equal(bt_os_run_bytes(base, bytes, false), 20 * MIB);
+    assert_int_equal(bt_os_run_bytes(base + 20 * MIB, 20 * MIB, true), 2 * page);
+    assert_int_equal(bt_os_run_bytes(base + 20 * MIB, page, true), page);
+    assert_int_equal(bt_os_run_bytes(base + 20 * MIB + 2 * page, 20 * MIB - 2 * page, false), 20 * MIB - 2 * page);
+    assert_int_equal(bt_os_run_bytes(base, 0, true), 0);
+    assert_int_equal(bt_os_unreserve(base, bytes), 0);
+    assert_int_equal(bt_os_run_bytes(base, bytes, true), -ENOMEM);
+}
+
 static void test_reserve_is_refused(void **state) {
     (void)state;
     errno = 0;
@@ -145,6 +221,7 @@ static void test_memory(void **state) {
     bt_os_memory_read(&before);
     assert_true(before.rss_bytes.known && before.peak_rss_bytes.known);
     assert_true(before.anon_bytes.known && before.file_bytes.known && before.major_faults.known);
+    assert_true(bt_os_major_faults().known && bt_os_major_faults().value >= before.major_faults.value);
     assert_true(before.rss_bytes.value > 100000);
     uint64_t bytes = 64 * MIB;
     void *base = bt_os_reserve(bytes);
@@ -262,7 +339,8 @@ static void test_faults(void **state) {
     assert_null(bt_os_reserve(4096));
     assert_int_equal(errno, ENOMEM);
     assert_int_equal(bt_os_populate(&byte, 1), -ENOMEM);
-    assert_int_equal(bt_fault_count(), 4);
+    assert_int_equal(bt_os_lock(&byte, 1, true), -ENOMEM);
+    assert_int_equal(bt_fault_count(), 5);
     assert_true(bt_os_n_cores() >= 1); /* without heap it still has an answer */
     bt_os_memory memory;
     bt_os_memory_read(&memory); /* never fails on request: it measures what others do */
@@ -275,11 +353,12 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),   cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_mapping), cmocka_unit_test(test_reserve_is_refused),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_freeze_text),
-        cmocka_unit_test(test_cores),   cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_files),       cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_mapping),     cmocka_unit_test(test_reserve_is_refused),
+        cmocka_unit_test(test_locking),     cmocka_unit_test(test_locking_is_limited),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_freeze_text), cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_clock),       cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_pool.c: classes, the reservation table, logical lengths. C, G, W, A: cases of research notes, seed 1. */
 #include "base/heap.h"
+#include "base/os.h"
 #include "memory/pool.h"
 
 #include <setjmp.h>
@@ -247,6 +248,28 @@ static void test_give_drops_pages_and_charge(void **state) {
     close_fixture(&f);
 }
 
+/* An idle buffer locks nothing: its address space alone would use up the limit. */
+static void test_give_unlocks(void **state) {
+    (void)state;
+    if (bt_os_may_lock(UINT64_C(65536)) != 1) skip();
+    fixture f = open_fixture(UINT64_MAX, 8);
+    bt_account_lock(f.account);
+    bt_pool_buffer *b = NULL;
+    bt_lock_use use;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(take_charged(&f, 16384, &b, NULL), BT_OK);
+        memset(b->mapping->base, 1, 16384);
+        bt_account_lock_use(f.account, &use);
+        assert_int_equal(use.locked_bytes, 16384);
+        bt_pool_give(f.pool, b);
+        bt_account_lock_use(f.account, &use);
+        assert_int_equal(use.asked_bytes, 0);
+        assert_int_equal(report(&f).idle_slots, 1); /* its pages could be dropped */
+        assert_int_equal(bt_os_resident_bytes(b->mapping->base, b->mapping->bytes), 0);
+    }
+    close_fixture(&f);
+}
+
 static void test_lines_are_kept_apart(void **state) {
     (void)state;
     fixture f = open_fixture(UINT64_MAX, 8);
@@ -295,6 +318,7 @@ int main(void) {
         cmocka_unit_test(test_A1_smallest_idle_id_whatever_the_order),
         cmocka_unit_test(test_Aa_Ab_rebuild_allocates_nothing),
         cmocka_unit_test(test_give_drops_pages_and_charge),
+        cmocka_unit_test(test_give_unlocks),
         cmocka_unit_test(test_lines_are_kept_apart),
         cmocka_unit_test(test_bounded),
     };

@@ -254,7 +254,7 @@ static void test_text(void **state) {
                "Other\n"
                "  Cores allowed        6\n"
                "  Swap free            1.00 GiB (never part of a budget)\n"
-               "  Lockable memory      8.0 MiB (RLIMIT_MEMLOCK; nothing is locked)\n"
+               "  Lockable memory      8.0 MiB (RLIMIT_MEMLOCK; used by --mlock)\n"
                "  Disk read            2000 MB/s (measured)\n"
                "  Memory read          20000 MB/s\n");
 }
@@ -275,7 +275,7 @@ static void test_text_of_nothing(void **state) {
                "Other\n"
                "  Cores allowed        unknown\n"
                "  Swap free            unknown (never part of a budget)\n"
-               "  Lockable memory      unlimited (RLIMIT_MEMLOCK; nothing is locked)\n"
+               "  Lockable memory      unlimited (RLIMIT_MEMLOCK; used by --mlock)\n"
                "  Disk read            unknown\n"
                "  Memory read          unknown\n");
 }
