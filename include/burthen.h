@@ -317,10 +317,10 @@ typedef struct bt_wishes {
     uint32_t n_threads; /* 0 = cores allowed */
     uint32_t n_buffers; /* ring, in largest units; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
-    bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
+    bt_choice elastic;   /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_choice speculate; /* guess tokens and verify them together; AUTO: where weights stream */
     uint32_t n_draft;    /* tokens guessed at once; 0 = 6 */
-    bt_choice repack;  /* a second layout of weights; AUTO: where nothing streams */
+    bt_choice repack;    /* a second layout of weights; AUTO: where nothing streams */
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
