@@ -50,7 +50,7 @@ static enum ggml_status compute_nodes(bt_device *device, const bt_schedule *sche
 static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                                       bt_error *err) {
     uint64_t start_ns = bt_os_now_ns();
-    void *images[BT_SEGMENT_UNITS];
+    void *images[BT_SEGMENT_UNITS] = {NULL};
     if (segment->n_units > 0 && acquire(device, schedule, segment, images, err) != BT_OK) return GGML_STATUS_FAILED;
     uint64_t ready_ns = bt_os_now_ns();
     enum ggml_status status = compute_nodes(device, schedule, segment);

@@ -149,8 +149,8 @@ bt_status bt_repack_open(bt_device *device, bt_error *err) {
     device->repack = repack;
     repack->offset = bt_heap_array((uint64_t)n + 1, sizeof *repack->offset);
     repack->extra = bt_heap_array((uint64_t)n + 1, sizeof *repack->extra);
-    if (repack->offset && repack->extra) repack->buffer = ggml_backend_buft_alloc_buffer(type, STAND_IN_BYTES);
-    if (!repack->buffer)
+    repack->buffer = ggml_backend_buft_alloc_buffer(type, STAND_IN_BYTES);
+    if (!repack->offset || !repack->extra || !repack->buffer)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, n, 0, "no memory to repack %u weights", n);
     uint64_t bytes = lay_out(device, repack, device->params.derived_bytes);
     if (bytes == 0) return BT_OK;

@@ -25,7 +25,7 @@
 #define N_COLUMNS  ((uint32_t)BT_TOKEN_BY_TOKEN_MAX)
 
 typedef struct trial_memory {
-    _Alignas(64) uint8_t weights[N_ROWS * N_ELEMENTS * sizeof(float)]; /* ggml's TENSOR_ALIGNMENT; f32 is the largest */
+    _Alignas(64) uint8_t weights[sizeof(float) * N_ROWS * N_ELEMENTS]; /* ggml's TENSOR_ALIGNMENT; f32 is the largest */
     _Alignas(64) float columns[N_COLUMNS * N_ELEMENTS];
     _Alignas(64) float together[N_COLUMNS * N_ROWS];
     _Alignas(64) float alone[N_COLUMNS * N_ROWS];
@@ -84,13 +84,24 @@ static bt_status multiply(trial *t, enum ggml_type type, uint32_t first, uint32_
                    ggml_type_name(type));
 }
 
+/* To the bit: a zero is not minus zero. */
+static bool are_equal(const float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t x = 0, y = 0;
+        memcpy(&x, &a[i], sizeof x);
+        memcpy(&y, &b[i], sizeof y);
+        if (x != y) return false;
+    }
+    return true;
+}
+
 /* The weights are there. */
 static bt_status compare(trial *t, enum ggml_type type, bt_error *err) {
     trial_memory *m = t->memory;
     BT_TRY(multiply(t, type, 0, N_COLUMNS, m->together, err));
     for (uint32_t i = 0; i < N_COLUMNS; i++)
         BT_TRY(multiply(t, type, i, 1, m->alone, err));
-    t->device->same_rows[type] = memcmp(m->together, m->alone, sizeof m->alone) == 0;
+    t->device->same_rows[type] = are_equal(m->together, m->alone, N_COLUMNS * N_ROWS);
     return BT_OK;
 }
 
