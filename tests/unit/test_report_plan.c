@@ -490,6 +490,7 @@ static void test_text_streams(void **state) {
                "  LM Head Mode         resident (737.7 KiB)\n"
                "  Streaming ring       2 buffers (801.7 KiB)\n"
                "  Pinned units         3 / 6 (4.8 MiB)\n"
+               "  Second layout        993.7 KiB beside them, for single tokens: last digits may differ\n"
                "\n"
                "  Model                m-00001-of-00002.gguf\n"
                "  Weights              18.1 MiB in 2 files\n"
