@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "device/device.h"
 #include "engine/price.h"
 #include "plan/companions.h"
 
@@ -58,7 +59,7 @@ typedef struct models {
 /* ---- points ---- */
 
 /* From the cache, or measured. */
-static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
+static bt_status price_alone(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
     const bt_price *known = bt_price_cache_find(p->cache, point);
     if (known) {
         *ret = *known;
@@ -67,6 +68,23 @@ static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *r
     if (!p->pricer) BT_TRY(bt_pricer_open(p->facts, &p->asked->wishes, p->n_threads, &p->pricer, err));
     BT_TRY(bt_pricer_price(p->pricer, point, ret, err));
     bt_price_cache_add(p->cache, point, ret);
+    return BT_OK;
+}
+
+/* Where guesses are verified (a few rows of logits), prompts and single steps want one row as ever: their graphs are
+ * others, and may take more. */
+static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
+    BT_TRY(price_alone(p, point, ret, err));
+    if (point->n_outputs_max <= 1 || point->n_outputs_max > BT_TOKEN_BY_TOKEN_MAX || ret->error.status != BT_OK)
+        return BT_OK;
+    bt_price_point single = *point;
+    bt_price one;
+    single.n_outputs_max = 1;
+    BT_TRY(price_alone(p, &single, &one, err));
+    if (one.error.status != BT_OK) return BT_OK;
+    ret->compute_bytes = bt_max_u64(ret->compute_bytes, one.compute_bytes);
+    ret->metadata_bytes = bt_max_u64(ret->metadata_bytes, one.metadata_bytes);
+    ret->staging_bytes = bt_max_u64(ret->staging_bytes, one.staging_bytes);
     return BT_OK;
 }
 
