@@ -285,6 +285,9 @@ typedef struct bt_facts {
     struct bt_arena *arena;
 } bt_facts;
 
+/* Bytes of a unit's tensors that have a second layout, in that one; 0: none has. Saturates. */
+uint64_t bt_facts_second_bytes(const bt_facts *facts, const bt_unit_facts *unit);
+
 /* Read the header of a GGUF file, or of the whole set if it is a shard of one, and check it strictly.
  * path    any shard of the set
  * returns BT_OK; BT_E_IO cannot be read; BT_E_FORMAT malformed, truncated, or a shard is missing (the text names it);

@@ -39,6 +39,8 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "address space is reserved by
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
+#define HUGE_BYTES (UINT64_C(2) << 20) /* of x86-64, and of AArch64 with 4 KiB pages */
+
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
 int bt_os_open(const char *path, bool direct) {
@@ -81,14 +83,6 @@ int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes) {
 }
 
 /* ---- mappings --------------------------------------------------------------------------------------------------- */
-
-bool bt_os_cpu_has_avx2(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    return __builtin_cpu_supports("avx2");
-#else
-    return false;
-#endif
-}
 
 uint64_t bt_os_page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
@@ -166,8 +160,6 @@ int bt_os_drop(void *base, uint64_t bytes) {
     (void)mlock2(r.base, r.bytes, MLOCK_ONFAULT); /* refused: less is locked than was, and VmLck says so */
     return rc;
 }
-
-#define HUGE_BYTES (UINT64_C(2) << 20) /* of x86-64, and of AArch64 with 4 KiB pages */
 
 int bt_os_no_huge_pages(void *base, uint64_t bytes) {
     int rc = advise(inner_pages(base, bytes), MADV_NOHUGEPAGE);
@@ -452,7 +444,15 @@ bt_known bt_os_heap_bytes(void) {
 #endif
 }
 
-/* ---- this program ------------------------------------------------------------------------------------------------ */
+/* ---- this program, this processor -------------------------------------------------------------------------------- */
+
+bool bt_os_cpu_has_avx2(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    return __builtin_cpu_supports("avx2");
+#else
+    return false;
+#endif
+}
 
 const char *bt_os_self(void) {
     return "/proc/self/exe";

@@ -60,15 +60,6 @@ static struct ggml_tensor tensor_of(const bt_repack *repack, const bt_tensor *fa
 
 /* ---- filling ---- */
 
-static bool unit_has_room(const bt_facts *facts, const bt_unit_facts *unit, uint64_t room) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < unit->n_tensors; i++) {
-        const bt_tensor *tensor = &facts->tensors[facts->unit_tensors[unit->first_tensor + i]];
-        if (tensor->has_second) sum = bt_sat_add_u64(sum, tensor->bytes);
-    }
-    return sum <= room;
-}
-
 /* Give each tensor of the units that fit in bytes a place; what is placed in all. */
 static uint64_t lay_out(bt_device *device, bt_repack *repack, uint64_t bytes) {
     const bt_facts *facts = device->facts;
@@ -78,7 +69,7 @@ static uint64_t lay_out(bt_device *device, bt_repack *repack, uint64_t bytes) {
     for (uint32_t u = 0; u < facts->n_units; u++) {
         const bt_unit_facts *unit = &facts->units[u];
         if (!bt_weights_unit_is_pinned(device->weights, u)) continue;
-        if (!unit_has_room(facts, unit, bytes - at)) break;
+        if (bt_facts_second_bytes(facts, unit) > bytes - at) break;
         for (uint32_t i = 0; i < unit->n_tensors; i++) {
             uint32_t weight = facts->unit_tensors[unit->first_tensor + i];
             if (!facts->tensors[weight].has_second) continue;

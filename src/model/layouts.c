@@ -12,6 +12,7 @@
  * them in any model looked at, and they are cut into panels. */
 #include "model/layouts.h"
 
+#include "base/size.h"
 #include "model/types.h"
 
 #include <string.h>
@@ -26,4 +27,13 @@ static bool type_has_second(uint32_t type) {
 bool bt_layout_has_second(const bt_tensor *tensor) {
     return tensor->role == BT_ROLE_UNIT && tensor->block >= 0 && tensor->n_dims == 2 &&
            tensor->ne[1] % BT_LAYOUT_ROWS == 0 && type_has_second(tensor->type);
+}
+
+uint64_t bt_facts_second_bytes(const bt_facts *facts, const bt_unit_facts *unit) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < unit->n_tensors; i++) {
+        const bt_tensor *tensor = &facts->tensors[facts->unit_tensors[unit->first_tensor + i]];
+        if (tensor->has_second) sum = bt_sat_add_u64(sum, tensor->bytes);
+    }
+    return sum;
 }

@@ -54,16 +54,6 @@ static void row_window(const bt_tensor *tensor, bt_plan_unit *unit) {
         bt_sat_add_u64(bt_sat_mul_u64(pages, ROWS_AT_ONCE), UINT64_C(2) * BT_PAGE_BYTES); /* and both aligned */
 }
 
-/* Of a unit's tensors. */
-static uint64_t second_layout_bytes(const bt_facts *facts, const bt_unit_facts *unit) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < unit->n_tensors; i++) {
-        const bt_tensor *tensor = &facts->tensors[facts->unit_tensors[unit->first_tensor + i]];
-        if (tensor->has_second) sum = bt_sat_add_u64(sum, tensor->bytes);
-    }
-    return sum;
-}
-
 bt_status bt_costs_units(const bt_facts *facts, bool repacks, bt_arena *arena, bt_plan_unit **ret_units,
                          bt_error *err) {
     bt_plan_unit *units = bt_arena_array(arena, (uint64_t)facts->n_units + 1, sizeof *units);
@@ -77,7 +67,7 @@ bt_status bt_costs_units(const bt_facts *facts, bool repacks, bt_arena *arena, b
                                   .slot_bytes = unit->image_bytes,
                                   .read_bytes = unit->image_bytes,
                                   .kind = unit->kind};
-        if (repacks) units[u].derived_bytes = second_layout_bytes(facts, unit);
+        if (repacks) units[u].derived_bytes = bt_facts_second_bytes(facts, unit);
         if (unit->n_tensors == 0) continue;
         const bt_tensor *tensor = &facts->tensors[facts->unit_tensors[unit->first_tensor]];
         bool table = unit->kind == BT_KIND_TABLE;
