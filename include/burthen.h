@@ -135,6 +135,26 @@ typedef struct bt_reservation {
     uint64_t promised_bytes, resident_bytes;
 } bt_reservation;
 
+typedef enum bt_disk_kind {
+    BT_DISK_UNKNOWN,
+    BT_DISK_SOLID,
+    BT_DISK_ROTATING, /* or so the kernel says: bt_disk_rotates */
+    BT_DISK_NETWORK,
+    BT_DISK_MEMORY, /* tmpfs */
+} bt_disk_kind;
+
+/* What the model's file lies on, and how it is read best. */
+typedef struct bt_disk {
+    bt_disk_kind kind;
+    char name[32];                 /* "nvme0n1p2", "nfs"; empty: unknown */
+    char id[40];                   /* of its file system, stable over reboots; empty: unknown */
+    uint32_t depth, request_bytes; /* requests in flight, and how large they are; 0: not measured */
+    uint64_t bytes_per_s;          /* read so; 0: not measured */
+} bt_disk;
+
+/* It rotates, and what was measured does not speak against it. */
+bool bt_disk_rotates(const bt_disk *disk);
+
 typedef struct bt_machine {
     bt_pool pools[BT_POOL_MAX]; /* pools[0] is the host */
     uint32_t n_pools;
@@ -149,6 +169,7 @@ typedef struct bt_machine {
     char reservations_reason[160]; /* why other budgets are not known, else empty */
     bt_known swap_free_bytes;      /* shown; never part of a budget */
     bt_known memlock_bytes;        /* RLIMIT_MEMLOCK; unknown = unlimited */
+    bt_disk disk;                  /* of the model's file */
     bt_known disk_bytes_per_s;     /* read bandwidth of the model's disk */
     bool disk_measured;            /* measured here, rather than given */
     bt_known memory_bytes_per_s;
@@ -496,6 +517,8 @@ typedef struct bt_plan {
     bt_pool_state budget_state; /* UNLIMITED: no budget was asked for and none is known */
     char budget_source[192];
     uint64_t ceiling_bytes;    /* budget less the lines that are not weights (the seed's weight ceiling) */
+    bt_disk disk;              /* that streamed weights are read from */
+    bool page_cache;           /* the system has room for all that streams, beside the plan: its page cache may serve */
     bt_known disk_bytes_per_s; /* read bandwidth that the forecasts stand on */
     bt_forecast forecast;
     bt_rung ladder[BT_RUNG_COUNT];
@@ -511,6 +534,9 @@ typedef struct bt_host_plan {
 } bt_host_plan;
 #define BT_HOST_HEADROOM_BYTES (UINT64_C(4) << 30) /* the earlier planner, FIT_HEADROOM */
 bt_host_plan bt_plan_host(uint64_t weight_bytes, bt_known available, uint64_t headroom_bytes, uint64_t floor_bytes);
+/* Whether the page cache has room for what a plan streams, beside the plan and what others were promised: no cgroup
+ * that limits it, and a quarter of what the host has free stays. */
+bool bt_plan_has_page_cache(const bt_plan *plan, const bt_machine *machine);
 /* Budget of derived copies (P8): a quarter of what headroom and commitments leave; 0 when unknown. */
 uint64_t bt_plan_derived_bytes(bt_known available, uint64_t headroom_bytes, uint64_t committed_bytes);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * cmd_devices.c: `burthen devices`: the machine as it is now, or as a machine.json says; --json prints what --machine
- * reads. */
+ * reads. --disk measures one. */
 #include "base/error.h"
 #include "base/heap.h"
 #include "cli/commands.h"
+#include "cli/disk_measure.h"
 #include "cli/planning.h"
 #include "report/report.h"
 
@@ -38,7 +39,9 @@ int bt_cmd_devices(const bt_cli_options *options, bt_option_result *args) {
         return bt_cli_fail(&err);
     }
     int code = 0;
-    if (bt_planning_machine(options, machine, &err) == BT_OK) {
+    bt_status status = bt_planning_machine(options, machine, &err);
+    if (status == BT_OK && options->disk_path) status = bt_cli_disk_measure(options->disk_path, machine, &err);
+    if (status == BT_OK) {
         code = print_machine(options, machine);
     } else {
         code = bt_cli_fail(&err);

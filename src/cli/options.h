@@ -32,6 +32,7 @@ typedef struct bt_cli_options {
     bool n_ubatch_given;
     double rope_scale;        /* 0: not given */
     const char *machine_file; /* NULL: this machine */
+    const char *disk_path;    /* NULL: no disk is measured */
     const char *plan_file;    /* NULL: a new plan */
     bool exact;
     const char *draft_file;  /* NULL: no draft model */

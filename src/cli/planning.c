@@ -21,6 +21,7 @@
 #include "plan/companions.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
+#include "probe/disk.h"
 #include "probe/probe.h"
 #include "report/report.h"
 
@@ -197,15 +198,31 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
     return add_companions(options, facts, arena, &choices, ret_problem, err);
 }
 
-bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
-                           bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+/* The disk of the model's file, and what is remembered of it. */
+static void look_at_disk(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine) {
+    if (options->machine_file || options->root[0]) return;
+    bt_disk_find("", facts->shards[0].path, &machine->disk);
+    (void)bt_disk_recall(&machine->disk);
+    bt_disk_apply(machine);
+}
+
+/* What the machine adds to a plan that was found. */
+static void add_machine(const bt_cli_options *options, const bt_machine *machine, bt_plan *plan) {
+    plan->disk = machine->disk;
+    plan->disk_bytes_per_s = machine->disk_bytes_per_s;
+    plan->wishes = options->wishes; /* as asked; plan.n_threads is what was made of it */
+    plan->page_cache = bt_plan_has_page_cache(plan, machine);
+}
+
+bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
+                           bt_plan *ret_plan, bt_error *err) {
     bt_budget budget = {0};
     bt_problem problem = {0};
+    look_at_disk(options, facts, machine);
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
     BT_TRY(bt_plan_make(&problem, arena, &plan, err));
-    plan.disk_bytes_per_s = machine->disk_bytes_per_s;
-    plan.wishes = options->wishes; /* as asked; plan.n_threads is what was made of it */
+    add_machine(options, machine, &plan);
     *ret_plan = plan;
     return BT_OK;
 }
@@ -255,6 +272,7 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
                             bt_error *err) {
     bt_budget budget = {0};
     bt_problem problem = {0};
+    look_at_disk(options, facts, machine);
     if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
     BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
@@ -266,8 +284,7 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
         BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, draft_rows, cache, arena, &with, err));
         add_guesses(&problem.wishes, &with, &plan);
     }
-    plan.disk_bytes_per_s = machine->disk_bytes_per_s;
-    plan.wishes = options->wishes;
+    add_machine(options, machine, &plan);
     *ret_plan = plan;
     return BT_OK;
 }
@@ -306,8 +323,8 @@ static bt_status check_runs(const bt_plan *plan, const char *path, bt_error *err
                    wrong);
 }
 
-bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
-                           bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
+                           bt_plan *ret_plan, bt_error *err) {
     bt_text text;
     bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
     bt_error why = {0};
@@ -339,6 +356,9 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
                        "the plan places %u units, the model has %u", plan.n_units, facts->n_units);
     }
+    look_at_disk(options, facts, machine);
+    plan.disk = machine->disk;
+    plan.page_cache = bt_plan_has_page_cache(&plan, machine);
     *ret_plan = plan;
     return BT_OK;
 }

@@ -19,8 +19,8 @@ BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const
                                             const bt_machine *machine, bt_arena *arena, bt_budget *ret_budget,
                                             bt_problem *ret_problem, bt_error *err);
 /* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. */
-BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
-                                         const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
+                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* Rows of logits that generation needs: one; where tokens are guessed, the plan has more (n_draft). */
 uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
 /* Price by dry run, then decide. base_bytes: what this process holds before a model is opened; outputs: rows of logits
@@ -31,8 +31,8 @@ BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const b
 /* The plan of --plan: BT_E_STALE when it was made for another model or version, or for another machine and does not fit
  * this one; BT_E_BUDGET, code "plan_room", when this one leaves less than it needs now, or a budget that was
  * asked for beside it does. */
-BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
-                                         const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
+                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* For a plan that wishes --mlock, whether the system will allow it: tried, where the plan is for this machine. */
 void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine, bt_text *out);
 /* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */

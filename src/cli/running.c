@@ -244,6 +244,8 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
         .facts = running->facts,
         .plan = plan,
         .reader = readers[running->options->reader],
+        .reader_depth = running->machine.disk.depth,
+        .reader_request_bytes = running->machine.disk.request_bytes,
         .n_threads = plan->n_threads,
         .progress = show_progress,
         .progress_user = &progress,
@@ -276,6 +278,13 @@ static void warn_of_threads(const bt_running *running) {
                running->plan.n_threads, n_cores, n_cores);
 }
 
+static void warn_of_disk(const bt_running *running) {
+    bt_text text;
+    bt_text_init(&text, SENTENCE_BYTES);
+    if (bt_report_disk_warning(&running->plan, &text)) bt_log(BT_LOG_WARN, "%s", bt_text_str(&text));
+    bt_text_done(&text);
+}
+
 static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn outputs, const bt_running_asks *asks) {
     bt_error err = {0};
     if (bt_cli_engine_init(&err) != BT_OK) return bt_cli_fail(&err);
@@ -293,6 +302,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
     if (asks->on_facts && asks->on_facts(running->facts, asks->facts_user, &err) != BT_OK) return bt_running_fail(&err);
     if (plan_beside_others(running, outputs, &err) != BT_OK) return bt_running_fail(&err);
     warn_of_threads(running);
+    warn_of_disk(running);
     if (check_plan(running, &err) != BT_OK) return bt_cli_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;
@@ -421,6 +431,12 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
                    bt_reader_reason(bt_engine_reader(running->engine)));
     measured->io_wait_s = (double)stats.wait_ns / 1e9;
     measured->compute_s = (double)stats.compute_ns / 1e9;
+    bt_tier_stats tier;
+    bt_device_tier_stats_read(device, &tier);
+    measured->from_page_cache = tier.cached;
+    measured->cached_bytes = reads.cached_bytes;
+    measured->disk_ns_per_mib = tier.disk_ns_per_mib;
+    measured->cached_ns_per_mib = tier.cached_ns_per_mib;
     bt_elastic_stats elastic;
     bt_device_elastic_stats_read(device, &elastic);
     measured->elastic_taken = elastic.taken;
@@ -461,6 +477,7 @@ void bt_running_print_summary(const bt_running *running, const bt_measured *meas
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
                   BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
+    if (measured->from_page_cache) (void)fputs(", from the page cache", stderr);
     double faults = 0;
     if (bt_report_faults_per_token(measured, &faults)) (void)fprintf(stderr, ", %.1f major faults a token", faults);
     (void)fputs("\n", stderr);

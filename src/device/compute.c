@@ -54,12 +54,13 @@ static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, 
     if (segment->n_units > 0 && acquire(device, schedule, segment, images, err) != BT_OK) return GGML_STATUS_FAILED;
     uint64_t ready_ns = bt_os_now_ns();
     enum ggml_status status = compute_nodes(device, schedule, segment);
-    device->stats.wait_ns += ready_ns - start_ns;
-    device->stats.compute_ns += bt_os_now_ns() - ready_ns;
+    uint64_t end_ns = bt_os_now_ns();
+    device->stats.compute_ns += end_ns - ready_ns;
     for (uint32_t k = 0; k < segment->n_units; k++) {
         if (status == GGML_STATUS_SUCCESS) bt_elastic_offer(device, segment->units[k], images[k]);
         bt_ring_release(device->ring, segment->units[k]);
     }
+    device->stats.wait_ns += ready_ns - start_ns + (segment->n_units > 0 ? bt_os_now_ns() - end_ns : 0);
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED)
         (void)bt_fail(err, BT_E_DEVICE, "cpu_compute", BT_MEASURE_NONE, 0, 0, "the CPU backend failed with status %d",
                       (int)status);
@@ -116,7 +117,9 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     if (!failed_before && bt_buffers_classify(device, &err) == BT_OK &&
         bt_elastic_prepare(device, graph, &err) == BT_OK && bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
         device->stats.segments += schedule->n_segments;
+        bt_tier_before(device);
         status = device->params.measuring ? GGML_STATUS_SUCCESS : run(device, schedule, &err);
+        if (status == GGML_STATUS_SUCCESS) bt_tier_after(device, schedule);
         bt_elastic_settle(device);
     }
     if (err.status != BT_OK) bt_device_fail(device, &err);

@@ -105,6 +105,7 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     BT_TRY(bt_weights_pin(device->weights, progress, user, err));
     BT_TRY(bt_repack_open(device, err));
     BT_TRY(open_ring(device, err));
+    bt_tier_open(device);
     return device->ring && device->params.elastic ? bt_elastic_open(device, err) : BT_OK;
 }
 
@@ -151,6 +152,13 @@ void bt_device_stats_read(bt_device *device, bt_device_stats *ret) {
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret) {
     memset(ret, 0, sizeof *ret);
     if (device->ring) bt_ring_stats_read(device->ring, ret);
+}
+
+void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret) {
+    pthread_mutex_lock(&device->graph_lock);
+    const bt_tier *tier = &device->tier;
+    *ret = (bt_tier_stats){tier->cached, tier->disk_ns_per_mib, tier->cached_ns_per_mib};
+    pthread_mutex_unlock(&device->graph_lock);
 }
 
 void bt_device_pool_report(bt_device *device, bt_pool_report *ret) {

@@ -43,13 +43,21 @@ typedef struct bt_device_params {
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
+    bool may_cache;         /* the system has room for all that streams beside the budget: its page cache may serve */
     bool elastic;           /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
 } bt_device_params;
+
+/* Where streamed units come from now, and what both ways cost: nanoseconds a MiB, in which the computing thread read or
+ * waited; 0: not measured. */
+typedef struct bt_tier_stats {
+    bool cached;
+    uint64_t disk_ns_per_mib, cached_ns_per_mib;
+} bt_tier_stats;
 
 typedef struct bt_device_stats {
     uint64_t graphs, schedules_built, schedules_reused, segments;
     uint64_t compute_ns;     /* inside the CPU backend */
-    uint64_t wait_ns;        /* waiting for units and rows */
+    uint64_t wait_ns;        /* waiting for units and rows, and starting to read others */
     uint64_t rows_read;      /* rows of tables read from disk */
     uint64_t work_bytes;     /* largest CPU work area asked for */
     uint64_t schedule_bytes; /* largest schedule built */
@@ -93,6 +101,7 @@ BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *e
 
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
+void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
 /* The bare reader: all that streamed last, once, in the same order through the same ring, and nothing computed. It
  * begins and ends with a full ring and an idle disk, so that bytes and time belong together. ret_bytes: 0 where nothing

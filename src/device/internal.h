@@ -121,7 +121,8 @@ typedef struct bt_schedule {
     struct ggml_tensor **nodes; /* [n_nodes] */
     bt_segment *segments;
     bt_bind *binds;
-    uint32_t *order; /* streamed units in order of use */
+    uint32_t *order;    /* streamed units in order of use */
+    uint32_t n_columns; /* most that a product with a weight has: tokens, where each has one */
     struct ggml_cgraph graph;
 } bt_schedule;
 
@@ -198,6 +199,27 @@ bool bt_repack_serves(const bt_device *device, const struct ggml_tensor *node, u
 /* Point a clone of the weight to it. */
 void bt_repack_bind(const bt_device *device, uint32_t weight, struct ggml_tensor *clone);
 
+/* ---- tier.c: from the disk or from the page cache ---- */
+
+/* Costs are nanoseconds in which the computing thread read or waited, for each MiB; 0: not measured. */
+typedef struct bt_tier {
+    bool cached;       /* now */
+    uint32_t step;     /* of the trial */
+    uint32_t n_passes; /* in a row that were slow, or since the cache was taken from us */
+    bool was_taken;
+    uint64_t disk_ns_per_mib, cached_ns_per_mib;
+    uint64_t wait_ns, read_bytes; /* when the graph began */
+} bt_tier;
+
+/* Begin a trial; then after each pass what it cost, and whether it was one of few columns: cached is for the next. */
+void bt_tier_start(bt_tier *tier);
+void bt_tier_decide(bt_tier *tier, uint64_t ns_per_mib, bool is_few);
+/* After the ring was opened. */
+void bt_tier_open(bt_device *device);
+/* Around a graph, the second when it went well: the next one reads from where it should. */
+void bt_tier_before(bt_device *device);
+void bt_tier_after(bt_device *device, const bt_schedule *schedule);
+
 /* ---- tokens.c: a few tokens, each as if it were alone ---- */
 
 /* Whether bt_tokens_compute must compute this node. */
@@ -238,6 +260,7 @@ struct bt_device {
     bt_weights *weights;
     bt_elastic *elastic; /* NULL: everything that lends keeps its charge */
     bt_repack *repack;   /* NULL: plain layouts alone */
+    bt_tier tier;
     bt_cpu *cpu;
     bt_ring *ring;
     bt_ring_unit *ring_units;

@@ -72,7 +72,9 @@ enum ggml_status bt_panels_compute(bt_device *device, bt_schedule *schedule, con
             status =
                 compute_rows(device, schedule, segment, (uint8_t *)image + offset, panel->row_first, panel->n_rows);
             bt_elastic_offer(device, unit, image);
+            start_ns = bt_os_now_ns();
             bt_ring_release(device->ring, unit);
+            device->stats.wait_ns += bt_os_now_ns() - start_ns;
         }
         unit = next;
     }

@@ -347,6 +347,16 @@ static bt_status cut(builder *b) {
     return BT_OK;
 }
 
+static uint32_t count_columns(const builder *b) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < b->schedule->n_nodes; i++) {
+        const struct ggml_tensor *node = b->source->nodes[i];
+        if (does_work(node) && node->op == GGML_OP_MUL_MAT && weight_of(b->device, node->src[0]) != BT_NO_WEIGHT)
+            most = bt_max_u64(most, (uint64_t)node->src[1]->ne[1]);
+    }
+    return (uint32_t)bt_min_u64(most, UINT32_MAX);
+}
+
 /* What the CPU backend needs for each segment, and the work area for the largest. */
 static bt_status plan_segments(builder *b) {
     uint64_t work_bytes = 0;
@@ -369,6 +379,7 @@ static bt_status build(bt_device *device, const struct ggml_cgraph *graph, bt_sc
     copy_use_counts(&b);
     BT_TRY(cut(&b));
     BT_TRY(plan_segments(&b));
+    schedule->n_columns = count_columns(&b);
     schedule->uid = graph->uid;
     schedule->generation = device->generation;
     device->stats.schedules_built++;

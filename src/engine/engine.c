@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "engine/model_file.h"
+#include "store/disk_speed.h"
 
 #include "ggml-backend.h"
 #include "llama.h"
@@ -111,9 +112,12 @@ static bt_status open_store(bt_engine *engine, bt_error *err) {
     BT_TRY(bt_store_open(engine->params.facts, mode, &engine->store, err));
     engine->store_open = true;
     if (engine->params.measuring) return BT_OK;
-    bt_reader_params params = {.kind = engine->params.reader,
-                               .depth =
-                                   engine->params.reader_depth ? engine->params.reader_depth : BT_ENGINE_READER_DEPTH};
+    const bt_engine_params *p = &engine->params;
+    bt_reader_params params = {
+        .kind = p->reader,
+        .depth = p->reader_depth ? p->reader_depth : BT_DISK_DEPTH,
+        .request_bytes = p->reader_request_bytes ? p->reader_request_bytes : BT_DISK_REQUEST_BYTES,
+    };
     return bt_reader_open(&engine->store, &params, &engine->reader, err);
 }
 
@@ -131,6 +135,7 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
         .n_ubatch = plan ? plan->n_ubatch : 1,
         .budget_bytes = plan ? plan->budget_bytes : UINT64_MAX / 2,
         .measuring = engine->params.measuring,
+        .may_cache = plan && plan->page_cache,
         .elastic = plan && plan->wishes.elastic != BT_OFF && plan->budget_bytes != UINT64_MAX,
     };
     return bt_device_open(&params, &engine->device, err);

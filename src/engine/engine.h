@@ -10,17 +10,14 @@
 
 struct llama_model;
 
-/* The thread that reads also computes, and submits only between segments: what is queued for the ring's slots must be
- * in flight before it computes, or the disk idles (docs/measurements.md, depth). */
-#define BT_ENGINE_READER_DEPTH 32u
-
 typedef struct bt_engine bt_engine;
 
 typedef struct bt_engine_params {
     const bt_facts *facts;
     const bt_plan *plan; /* NULL when measuring */
     bt_reader_kind reader;
-    uint32_t reader_depth; /* 0 = BT_ENGINE_READER_DEPTH */
+    /* As the disk is read best. 0 = BT_DISK_DEPTH, BT_DISK_REQUEST_BYTES */
+    uint32_t reader_depth, reader_request_bytes;
     uint32_t n_threads;
     bool measuring; /* a dry run: nothing is read but the header, nothing computed */
     bt_device_progress progress;

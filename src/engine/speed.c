@@ -2,7 +2,7 @@
  *
  * speed.c: two short measurements, in a child process so that nothing of them stays in ours.
  *
- *   disk     DISK_BYTES of the file in runs spread over it, direct reads, as the ring reads them
+ *   disk     how the file is read fastest (store/disk_speed.h), unless that is remembered of this disk
  *   compute  a matrix of the most common weight type times one column, as decoding does, on the CPU backend
  *
  * Both are short and the machine is shared, so they are estimates: a forecast says "about". The bound is the child's
@@ -14,6 +14,8 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "engine/engine.h"
+#include "probe/disk.h"
+#include "store/disk_speed.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -25,50 +27,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RUN_BYTES    (8u << 20)           /* a unit's worth: long enough for a full queue */
-#define N_RUNS       8u                   /* 64 MiB: about 50 ms at 1.3 GB/s */
 #define MATRIX_COLS  4096                 /* a hidden size of a common model; a multiple of every block */
 #define MATRIX_BYTES (UINT64_C(19) << 19) /* 9.5 MiB: 4096 rows of a type of 4 bits, fewer of the larger */
 #define COMPUTE_NS   UINT64_C(30000000)   /* repeat the product for 30 ms: some tens of times */
 
 typedef struct speeds {
-    uint64_t disk_bytes_per_s, compute_bytes_per_s; /* 0: not measured */
+    bt_disk_speed disk;           /* bytes_per_s 0: not measured */
+    uint64_t compute_bytes_per_s; /* 0: not measured */
 } speeds;
 
 /* ---- disk ---- */
 
-static uint64_t read_runs(bt_reader *reader, const bt_shard *shard, void *buffer) {
-    uint64_t start_ns = bt_os_now_ns();
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < N_RUNS; i++) {
-        uint64_t span = shard->file_bytes > RUN_BYTES ? shard->file_bytes - RUN_BYTES : 0;
-        uint64_t offset = span / N_RUNS * i / BT_PAGE_BYTES * BT_PAGE_BYTES;
-        uint64_t bytes = bt_min_u64(RUN_BYTES, shard->file_bytes - offset) / BT_PAGE_BYTES * BT_PAGE_BYTES;
-        const bt_run run = {0, offset, bytes, buffer};
-        int job = -1;
-        if (bytes == 0 || bt_reader_start(reader, &run, 1, &job, NULL) != BT_OK ||
-            bt_reader_wait(reader, job, NULL) != BT_OK)
-            return 0;
-        total += bytes;
-    }
-    uint64_t ns = bt_os_now_ns() - start_ns;
-    return ns > 0 ? bt_mul_div_u64(total, UINT64_C(1000000000), ns) : 0;
-}
-
-static uint64_t measure_disk(const bt_facts *facts) {
+static void measure_disk(const bt_facts *facts, bt_disk_speed *ret) {
     bt_store store;
-    bt_reader *reader = NULL;
-    const bt_reader_params params = {.depth = BT_ENGINE_READER_DEPTH};
-    if (bt_store_open(facts, BT_IO_DIRECT, &store, NULL) != BT_OK) return 0;
-    uint64_t speed = 0;
-    void *buffer = bt_os_reserve(RUN_BYTES);
-    /* Buffered reads may come from the page cache: that is not the disk. */
-    if (buffer && store.direct && bt_reader_open(&store, &params, &reader, NULL) == BT_OK)
-        speed = read_runs(reader, &facts->shards[0], buffer);
-    bt_reader_close(reader);
+    if (bt_store_open(facts, BT_IO_DIRECT, &store, NULL) != BT_OK) return;
+    void *buffer = bt_os_reserve(BT_DISK_SPEED_BUFFER_BYTES);
+    if (buffer) (void)bt_disk_speed_measure(&store, BT_READER_AUTO, buffer, ret);
+    if (buffer) (void)bt_os_unreserve(buffer, BT_DISK_SPEED_BUFFER_BYTES);
     bt_store_close(&store);
-    if (buffer) (void)bt_os_unreserve(buffer, RUN_BYTES);
-    return speed;
 }
 
 /* ---- compute ---- */
@@ -124,16 +100,24 @@ static uint64_t measure_compute(const bt_facts *facts, uint32_t n_threads) {
 
 /* ---- parent ---- */
 
-_Noreturn static void child(const bt_facts *facts, uint32_t n_threads, int out) {
-    const speeds found = {measure_disk(facts), measure_compute(facts, n_threads)};
+/* What is asked for; the rest is known. */
+typedef struct wanted {
+    bool disk, compute;
+    uint32_t n_threads;
+} wanted;
+
+_Noreturn static void child(const bt_facts *facts, const wanted *want, int out) {
+    speeds found = {0};
+    if (want->disk) measure_disk(facts, &found.disk);
+    if (want->compute) found.compute_bytes_per_s = measure_compute(facts, want->n_threads);
     _exit(write(out, &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1);
 }
 
-static bool ask_child(const bt_facts *facts, uint32_t n_threads, speeds *ret) {
+static bool ask_child(const bt_facts *facts, const wanted *want, speeds *ret) {
     int pipe_fds[2];
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) return false;
     pid_t pid = fork();
-    if (pid == 0) child(facts, n_threads, pipe_fds[1]);
+    if (pid == 0) child(facts, want, pipe_fds[1]);
     (void)close(pipe_fds[1]);
     bool ok = pid > 0 && read(pipe_fds[0], ret, sizeof *ret) == (ssize_t)sizeof *ret;
     (void)close(pipe_fds[0]);
@@ -144,12 +128,16 @@ static bool ask_child(const bt_facts *facts, uint32_t n_threads, speeds *ret) {
 
 void bt_speed_measure(const bt_facts *facts, uint32_t n_threads, bt_machine *machine) {
     speeds found = {0};
-    if (machine->disk_bytes_per_s.known && machine->memory_bytes_per_s.known) return;
-    if (!ask_child(facts, n_threads, &found)) return;
-    if (!machine->disk_bytes_per_s.known && found.disk_bytes_per_s > 0) {
-        machine->disk_bytes_per_s = (bt_known){true, found.disk_bytes_per_s};
-        machine->disk_measured = true;
+    const wanted want = {machine->disk.depth == 0, !machine->memory_bytes_per_s.known, n_threads};
+    if ((!want.disk && !want.compute) || !ask_child(facts, &want, &found)) return;
+    if (found.disk.bytes_per_s > 0) {
+        bt_disk *disk = &machine->disk;
+        disk->depth = found.disk.depth;
+        disk->request_bytes = found.disk.request_bytes;
+        disk->bytes_per_s = found.disk.bytes_per_s;
+        bt_disk_keep(disk);
+        bt_disk_apply(machine);
     }
-    if (!machine->memory_bytes_per_s.known && found.compute_bytes_per_s > 0)
+    if (want.compute && found.compute_bytes_per_s > 0)
         machine->memory_bytes_per_s = (bt_known){true, found.compute_bytes_per_s};
 }

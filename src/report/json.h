@@ -78,6 +78,7 @@ extern const char *const bt_policy_names[2];
 extern const char *const bt_rope_scaling_names[4];
 extern const char *const bt_budget_kind_names[3];
 extern const char *const bt_place_names[3];
+extern const char *const bt_disk_kind_names[5];
 extern const char *const bt_bound_names[3];
 extern const char *const bt_rung_names[BT_RUNG_COUNT];
 const char *bt_engine_version(void); /* of bt_report_init; NULL if none */
@@ -90,6 +91,8 @@ uint64_t bt_working_bytes(const bt_facts *facts);
 /* The last part of a path. */
 const char *bt_path_file(const char *path);
 /* machine.json and facts.json, also as members of report.json. */
+/* kind, name, depth, request_bytes: of machine.json's disk and of plan.json's stream.disk. */
+void bt_json_put_disk(bt_json_out *out, json_t *object, const bt_disk *disk);
 json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine);
 json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts);
 /* The measured member of --stats. */

@@ -66,6 +66,13 @@ static void put_reservations(bt_json_out *out, json_t *root, const bt_machine *m
     }
 }
 
+void bt_json_put_disk(bt_json_out *out, json_t *object, const bt_disk *disk) {
+    bt_json_put_text(out, object, "kind", bt_disk_kind_names[disk->kind]);
+    bt_json_put_text_or_null(out, object, "name", disk->name);
+    bt_json_put_known(out, object, "depth", (bt_known){disk->depth > 0, disk->depth});
+    bt_json_put_known(out, object, "request_bytes", (bt_known){disk->depth > 0, disk->request_bytes});
+}
+
 json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine) {
     json_t *root = json_object();
     bt_json_put_text(out, root, "burthen", BT_VERSION);
@@ -78,6 +85,7 @@ json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine) {
     bt_json_put_known(out, disk, "bandwidth_bytes_per_s", machine->disk_bytes_per_s);
     bt_json_put_text(out, disk, "source",
                      machine->disk_bytes_per_s.known ? (machine->disk_measured ? "measured" : "given") : NULL);
+    bt_json_put_disk(out, disk, &machine->disk);
     json_t *memory = bt_json_put_object(out, root, "memory");
     bt_json_put_known(out, memory, "bandwidth_bytes_per_s", machine->memory_bytes_per_s);
     bt_json_put_known(out, memory, "swap_free_bytes", machine->swap_free_bytes);
@@ -192,6 +200,15 @@ static void read_reservations(bt_json_in *in, const json_t *root, bt_machine *ma
     }
 }
 
+/* Of the kind and the name only: how another machine's disk is read best is no use here. */
+static void read_disk(bt_json_in *in, const json_t *object, bt_disk *ret) {
+    uint32_t kind = BT_DISK_UNKNOWN;
+    if (object && !bt_json_is_null(object, "kind"))
+        (void)bt_json_choice(in, object, "kind", bt_disk_kind_names, 5, &kind);
+    ret->kind = (bt_disk_kind)kind;
+    (void)bt_json_text(in, object, "name", ret->name, sizeof ret->name);
+}
+
 static void read_rest(bt_json_in *in, const json_t *root, bt_machine *machine) {
     bt_json_at(in, "%s", "");
     const json_t *disk = bt_json_object(in, root, "disk");
@@ -203,6 +220,7 @@ static void read_rest(bt_json_in *in, const json_t *root, bt_machine *machine) {
     uint32_t source = 0;
     if (disk && !bt_json_is_null(disk, "source")) (void)bt_json_choice(in, disk, "source", sources, 2, &source);
     machine->disk_measured = source == 1 && machine->disk_bytes_per_s.known;
+    read_disk(in, disk, &machine->disk);
     bt_json_at(in, "memory.");
     (void)bt_json_known(in, memory, "bandwidth_bytes_per_s", &machine->memory_bytes_per_s);
     (void)bt_json_known(in, memory, "swap_free_bytes", &machine->swap_free_bytes);

@@ -93,6 +93,18 @@ static void add_speed(bt_text *out, const char *label, bt_known bytes_per_s, con
     }
 }
 
+static void add_disk(bt_text *out, const bt_disk *disk) {
+    bt_text value;
+    bt_text_init(&value, 4096);
+    bt_text_add_escaped(&value, disk->name, strnlen(disk->name, sizeof disk->name));
+    if (disk->kind != BT_DISK_UNKNOWN && (disk->kind != BT_DISK_ROTATING || bt_disk_rotates(disk)))
+        bt_text_addf(&value, ", %s", bt_disk_kind_names[disk->kind]);
+    if (disk->depth > 0)
+        bt_text_addf(&value, ", read best with %u requests of %s", disk->depth, BT_SIZE(disk->request_bytes));
+    bt_row(out, "Disk", "%s", bt_text_str(&value));
+    bt_text_done(&value);
+}
+
 void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
     bt_text_addf(out, "Machine\n  %-10s %-6s %-10s %12s %12s\n", "pool", "kind", "state", "free", "total");
     for (uint32_t i = 0; i < machine->n_pools && i < BT_POOL_MAX; i++) {
@@ -110,6 +122,7 @@ void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
            machine->swap_free_bytes.known ? BT_SIZE(machine->swap_free_bytes.value) : "unknown");
     bt_row(out, "Lockable memory", "%s (RLIMIT_MEMLOCK; used by --mlock)",
            machine->memlock_bytes.known ? BT_SIZE(machine->memlock_bytes.value) : "unlimited");
+    if (machine->disk.name[0]) add_disk(out, &machine->disk);
     add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)");
     add_speed(out, "Memory read", machine->memory_bytes_per_s, "");
 }

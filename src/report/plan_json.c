@@ -202,6 +202,8 @@ static void put_outlook(bt_json_out *out, json_t *root, const bt_plan *plan) {
     bt_json_put_u64(out, stream, "bytes_per_token", plan->read_bytes_per_pass);
     bt_json_put_known(out, stream, "bandwidth_bytes_per_s", plan->disk_bytes_per_s);
     bt_json_put_text(out, stream, "io", bt_io_names[plan->wishes.io]);
+    bt_json_put_bool(out, stream, "page_cache", plan->page_cache);
+    bt_json_put_disk(out, bt_json_put_object(out, stream, "disk"), &plan->disk);
     put_rate(out, bt_json_put_object(out, root, "forecast"), &plan->forecast);
     json_t *ladder = bt_json_put_array(out, root, "ladder");
     for (uint32_t i = 0; i < BT_RUNG_COUNT; i++) {

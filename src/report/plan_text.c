@@ -115,7 +115,7 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     if (plan->wishes.rope_scaling != BT_ROPE_OF_MODEL)
         bt_row(out, "RoPE scaling", "%s, x %s", bt_rope_scaling_names[plan->wishes.rope_scaling],
                plan->wishes.rope_scale_micro > 0 ? BT_RATE(plan->wishes.rope_scale_micro) : "as the model says");
-    bt_row(out, "Disk input", "%s", bt_io_names[plan->wishes.io]);
+    bt_report_disk_row(plan, out);
     bt_row(out, "Priced by", "%s", plan->priced_by_dry_run ? "dry run" : "formula");
 }
 

@@ -40,6 +40,11 @@ typedef struct bt_measured {
     uint64_t streamed_bytes;
     char reader[16];         /* "io_uring", "pread" */
     char reader_reason[160]; /* why not io_uring; empty where it is, or was not wanted */
+    /* Where streamed weights came from in the end, and what both ways cost the computing thread: nanoseconds a MiB; 0:
+     * not measured. */
+    bool from_page_cache;
+    uint64_t cached_bytes; /* of streamed_bytes, through the page cache */
+    uint64_t disk_ns_per_mib, cached_ns_per_mib;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */
@@ -63,6 +68,11 @@ uint64_t bt_report_lockable_bytes(const bt_plan *plan);
 /* For a plan that wishes it: a line that says whether it will be allowed. */
 void bt_report_lock_text(const bt_plan *plan, bool allowed, bt_known limit_bytes, bt_text *out);
 
+/* The row of a plan that says what streamed weights are read from, and how. */
+void bt_report_disk_row(const bt_plan *plan, bt_text *out);
+/* Weights stream from a disk that is slow, rotates, or is behind a network: a sentence that says what a token costs;
+ * else false, and nothing is appended. */
+bool bt_report_disk_warning(const bt_plan *plan, bt_text *out);
 /* Major faults of a token in the loop; false when too few tokens came. */
 bool bt_report_faults_per_token(const bt_measured *measured, double *ret_faults);
 /* More of them than a run has whose memory is its own, while weights stream: a sentence with the remedy; else false,

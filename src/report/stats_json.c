@@ -76,6 +76,11 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_real(out, o, "read_bandwidth_bytes_per_s", m->read_bytes_per_s);
     bt_json_put_text_or_null(out, o, "reader", m->reader);
     bt_json_put_text_or_null(out, o, "reader_reason", m->reader_reason);
+    json_t *tier = bt_json_put_object(out, o, "tier");
+    bt_json_put_text(out, tier, "from", m->from_page_cache ? "page cache" : "disk");
+    bt_json_put_u64(out, tier, "page_cache_bytes", m->cached_bytes);
+    bt_json_put_known(out, tier, "disk_ns_per_mib", (bt_known){m->disk_ns_per_mib > 0, m->disk_ns_per_mib});
+    bt_json_put_known(out, tier, "page_cache_ns_per_mib", (bt_known){m->cached_ns_per_mib > 0, m->cached_ns_per_mib});
     bt_json_put_real(out, o, "io_wait_s", m->io_wait_s);
     bt_json_put_real(out, o, "compute_s", m->compute_s);
     bt_json_put_real(out, o, "roofline_ratio", m->roofline_ratio);

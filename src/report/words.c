@@ -15,6 +15,7 @@ const char *const bt_policy_names[2] = {"ctx", "speed"};
 const char *const bt_rope_scaling_names[4] = {"model", "none", "linear", "yarn"};
 const char *const bt_budget_kind_names[3] = {"auto", "bytes", "off"};
 const char *const bt_place_names[3] = {"pinned", "streamed", "rows"};
+const char *const bt_disk_kind_names[5] = {"unknown", "solid", "rotating", "network", "memory"};
 const char *const bt_bound_names[3] = {"disk", "compute", "memory"};
 const char *const bt_rung_names[BT_RUNG_COUNT] = {"minimum", "overlap", "head", "all-pinned"};
 

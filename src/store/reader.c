@@ -11,9 +11,10 @@
  * BT_E_LIMIT, code "reader_full"; waiting for a job makes room.
  *
  * The end of a file: a run may pass it by less than a page, since direct reads come in pages. A read is complete when
- * it reached the end the file had when it was opened; the rest of the page becomes zero. In a file that is read through
- * the page cache, the cache is dropped behind each run: streamed data comes again only after everything else did, by
- * when the cache would have evicted it anyway, at the price of what others had there. */
+ * it reached the end the file had when it was opened; the rest of the page becomes zero. In a file that can only be
+ * read through the page cache, the cache is dropped behind each run: streamed data comes again only after everything
+ * else did, by when the cache would have evicted it anyway, at the price of what others had there. Who knows that there
+ * is room for all of it says so (bt_reader_set_cached). */
 #include "store/reader.h"
 #include "base/error.h"
 #include "base/heap.h"
@@ -109,7 +110,7 @@ const char *bt_reader_reason(const bt_reader *reader) {
 
 static void free_run(bt_reader *reader, uint32_t at) {
     bt_reader_run *run = &reader->runs[at];
-    if (!reader->store->files[run->run.file].direct) {
+    if (!reader->store->files[run->run.file].direct && !reader->cached) {
         /* Advice: when it fails, more stays cached than has to. */
         const bt_store_file *file = &reader->store->files[run->run.file];
         (void)bt_os_drop_file_cache(file->fd, run->run.offset, run->run.bytes);
@@ -166,6 +167,7 @@ bool bt_reader_take(bt_reader *reader, bt_reader_request *ret) {
         .offset = run->run.offset + run->taken_bytes,
         .bytes = bytes,
         .dest = (uint8_t *)run->run.dest + run->taken_bytes,
+        .cached = reader->cached,
     };
     run->taken_bytes += bytes;
     run->n_in_flight++;
@@ -177,6 +179,20 @@ bool bt_reader_take(bt_reader *reader, bt_reader_request *ret) {
         if (job->first_run == BT_READER_NONE) leave_queue(reader, at);
     }
     return true;
+}
+
+int bt_reader_fd(const bt_reader *reader, const bt_reader_request *request) {
+    const bt_store_file *file = &reader->store->files[request->file];
+    return request->cached ? file->buffered_fd : file->fd;
+}
+
+uint32_t bt_reader_fd_at(const bt_reader *reader, const bt_reader_request *request) {
+    return request->file + (request->cached ? reader->store->n_files : 0);
+}
+
+static void count(bt_reader *reader, const bt_reader_request *request, uint64_t bytes) {
+    reader->stats.read_bytes += bytes;
+    if (request->cached) reader->stats.cached_bytes += bytes;
 }
 
 /* The request is no longer in flight. */
@@ -217,17 +233,17 @@ bool bt_reader_finish(bt_reader *reader, bt_reader_request *request, int64_t res
     uint64_t got = bt_min_u64((uint64_t)result, request->bytes);
     if (got >= expected) {
         memset(request->dest + got, 0, request->bytes - got);
-        reader->stats.read_bytes += got;
+        count(reader, request, got);
         retire(reader, request);
         return false;
     }
     /* Direct reads go on at a page. Less than one page means what zero does: the file ends here now. */
-    uint64_t kept = file->direct ? got / BT_PAGE_BYTES * BT_PAGE_BYTES : got;
+    uint64_t kept = file->direct && !request->cached ? got / BT_PAGE_BYTES * BT_PAGE_BYTES : got;
     if (kept == 0) {
         fail_job(reader, request, 0, expected, got);
         return false;
     }
-    reader->stats.read_bytes += kept;
+    count(reader, request, kept);
     if (stopped) {
         retire(reader, request);
         return false;
@@ -308,6 +324,12 @@ bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs
     if (room) return BT_OK;
     return bt_fail(err, BT_E_LIMIT, "reader_full", BT_MEASURE_ITEMS, n_runs, reader->n_runs,
                    "the reader is full: %u jobs and %u runs can be under way", reader->params.max_jobs, reader->n_runs);
+}
+
+void bt_reader_set_cached(bt_reader *reader, bool cached) {
+    reader->backend->lock(reader->self);
+    reader->cached = cached;
+    reader->backend->unlock(reader->self);
 }
 
 /* Under the lock: the live job of a handle, or NULL. */

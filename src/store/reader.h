@@ -33,8 +33,9 @@ typedef struct bt_run {
 
 typedef struct bt_reader_stats {
     uint64_t read_bytes, requests;
-    uint64_t wait_ns; /* time spent waiting inside bt_reader_wait */
-    uint64_t busy_ns; /* time during which at least one request was in flight */
+    uint64_t cached_bytes; /* of read_bytes, through the page cache */
+    uint64_t wait_ns;      /* time spent waiting inside bt_reader_wait */
+    uint64_t busy_ns;      /* time during which at least one request was in flight */
 } bt_reader_stats;
 
 BT_MUST_CHECK bt_status bt_reader_open(const bt_store *store, const bt_reader_params *params, bt_reader **ret_reader,
@@ -43,6 +44,9 @@ void bt_reader_close(bt_reader *reader); /* waits for what is in flight; NULL is
 bt_reader_kind bt_reader_kind_of(const bt_reader *reader);
 /* Why AUTO did not take io_uring; "" where it did, or was not asked. */
 const char *bt_reader_reason(const bt_reader *reader);
+/* From now on requests go through the page cache, which may keep what they read; false: as the store was opened, and
+ * what a buffered file leaves there is dropped. What is in flight stays as it is. */
+void bt_reader_set_cached(bt_reader *reader, bool cached);
 /* Queue a job: runs are copied (at most 256 of them). *ret_job is a handle >= 0 until waited for or cancelled. */
 BT_MUST_CHECK bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job,
                                         bt_error *err);

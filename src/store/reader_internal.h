@@ -15,6 +15,7 @@ typedef struct bt_reader_request {
     uint32_t job, run;
     uint32_t file;
     uint32_t n_retries; /* in a row, without a byte */
+    bool cached;        /* through the page cache */
     uint64_t offset;
     uint64_t bytes; /* to ask for */
     uint8_t *dest;
@@ -65,12 +66,17 @@ struct bt_reader {
     uint32_t free_job, free_run;
     uint32_t first_job, last_job; /* jobs with runs not wholly handed out, in order of their start */
     uint32_t n_in_flight;
+    bool cached; /* requests from now on */
     uint64_t busy_since_ns;
     bt_reader_stats stats;
 };
 
 /* The next request, counted as in flight; false when there is none. */
 bool bt_reader_take(bt_reader *reader, bt_reader_request *ret);
+/* Where a request is read from: the descriptor, and its place in a table of first all as they were opened and then all
+ * that are buffered. */
+int bt_reader_fd(const bt_reader *reader, const bt_reader_request *request);
+uint32_t bt_reader_fd_at(const bt_reader *reader, const bt_reader_request *request);
 /* result: bytes read, or minus an errno. true: the request is to be read again as it now stands; false: it is over. */
 bool bt_reader_finish(bt_reader *reader, bt_reader_request *request, int64_t result);
 

@@ -71,7 +71,7 @@ static void *run(void *self) {
         }
         bool again = true;
         while (again) {
-            int fd = t->reader->store->files[request.file].fd;
+            int fd = bt_reader_fd(t->reader, &request);
             pthread_mutex_unlock(&t->lock);
             int64_t result = bt_os_pread(fd, request.dest, (size_t)request.bytes, request.offset);
             pthread_mutex_lock(&t->lock);

@@ -53,7 +53,7 @@ static bool put_in_ring(uring *u, uint32_t i, int64_t *ret_result) {
         *ret_result = -(int64_t)(sys ? sys : EIO);
         return false;
     }
-    int fd = u->files_registered ? (int)request->file : u->reader->store->files[request->file].fd;
+    int fd = u->files_registered ? (int)bt_reader_fd_at(u->reader, request) : bt_reader_fd(u->reader, request);
     io_uring_prep_read(sqe, fd, request->dest, (unsigned)request->bytes, request->offset);
     if (u->files_registered) sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data64(sqe, i);
@@ -177,12 +177,13 @@ static const bt_reader_backend uring_backend = {
 /* Optional: false when refused. */
 static bool register_files(uring *u) {
     const bt_store *store = u->reader->store;
-    int *fds = bt_heap_array(store->n_files, sizeof *fds);
+    int *fds = bt_heap_array(2 * (uint64_t)store->n_files, sizeof *fds);
     if (!fds) return false;
-    for (uint32_t i = 0; i < store->n_files; i++) {
+    for (uint32_t i = 0; i < store->n_files; i++) { /* as bt_reader_fd_at counts */
         fds[i] = store->files[i].fd;
+        fds[store->n_files + i] = store->files[i].buffered_fd;
     }
-    int rc = bt_fault_hit() ? -ENOMEM : io_uring_register_files(&u->ring, fds, store->n_files);
+    int rc = bt_fault_hit() ? -ENOMEM : io_uring_register_files(&u->ring, fds, 2 * store->n_files);
     bt_heap_free(fds);
     return rc == 0;
 }

@@ -90,6 +90,68 @@ static void headroom_constant(void **state) {
     assert_int_equal(BT_HOST_HEADROOM_BYTES, UINT64_C(4294967296));
 }
 
+/* ---- the page cache ---------------------------------------------------------------------------------------------- */
+
+static bt_machine machine;
+static bt_plan plan;
+
+/* 16 GiB free, a plan of 1 GiB that streams 11: three quarters, to the byte. */
+static int start(void **state) {
+    (void)state;
+    machine = (bt_machine){.pools = {{.state = BT_READING_REPORTED, .free_bytes = 16 * G, .total_bytes = 32 * G}},
+                           .n_pools = 1,
+                           .cgroup_version = 2,
+                           .n_cgroup_levels = 2};
+    plan = (bt_plan){.verdict = BT_STREAMS, .n_streamed = 5, .planned_bytes = G, .read_bytes_per_pass = 11 * G};
+    return 0;
+}
+
+static void cache_room_to_the_byte(void **state) {
+    (void)state;
+    assert_true(bt_plan_has_page_cache(&plan, &machine));
+    plan.wishes.io = BT_IO_BUFFERED;
+    assert_true(bt_plan_has_page_cache(&plan, &machine));
+    plan.read_bytes_per_pass++;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+    plan.read_bytes_per_pass = UINT64_MAX;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+static void cache_not_where_others_were_promised_it(void **state) {
+    (void)state;
+    machine.untouched_bytes = 1;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+    machine.untouched_bytes = UINT64_MAX;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+static void cache_not_in_a_limited_cgroup(void **state) {
+    (void)state;
+    machine.cgroup[1].limit = known(1000 * G);
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+    machine.cgroup[1].limit = unknown;
+    machine.cgroup_reason[0] = '?'; /* a chain that could not be read may be limited */
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+static void cache_not_unasked(void **state) {
+    (void)state;
+    plan.wishes.io = BT_IO_DIRECT;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+static void cache_not_without_streaming(void **state) {
+    (void)state;
+    plan.n_streamed = 0;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+    plan.n_streamed = 5;
+    plan.verdict = BT_REFUSED;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+static void cache_not_where_free_is_unknown(void **state) {
+    (void)state;
+    machine.pools[0].state = BT_READING_FAILED;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+    machine.n_pools = 0;
+    assert_false(bt_plan_has_page_cache(&plan, &machine));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a1_fits),
@@ -106,6 +168,12 @@ int main(void) {
         cmocka_unit_test(largest_arguments),
         cmocka_unit_test(derived_remainder),
         cmocka_unit_test(headroom_constant),
+        cmocka_unit_test_setup(cache_room_to_the_byte, start),
+        cmocka_unit_test_setup(cache_not_where_others_were_promised_it, start),
+        cmocka_unit_test_setup(cache_not_in_a_limited_cgroup, start),
+        cmocka_unit_test_setup(cache_not_unasked, start),
+        cmocka_unit_test_setup(cache_not_without_streaming, start),
+        cmocka_unit_test_setup(cache_not_where_free_is_unknown, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

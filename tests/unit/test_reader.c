@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -114,6 +115,62 @@ static void test_whole_files_of_odd_sizes(void **state) {
             assert_true(stats.busy_ns > 0);
             close_fixture(&f);
         }
+    }
+}
+
+/* Bytes of a file that the page cache holds. */
+static uint64_t cached_bytes_of(const kit *k, uint32_t file) {
+    FILE *opened = fopen(k->paths[file], "re");
+    assert_non_null(opened);
+    uint64_t bytes = k->shards[file].file_bytes;
+    void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fileno(opened), 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    int64_t n = bt_os_resident_bytes(map, pages_of(bytes));
+    (void)munmap(map, (size_t)bytes);
+    (void)fclose(opened);
+    assert_true(n >= 0);
+    return (uint64_t)n;
+}
+
+static void drop(const fixture *f) {
+    (void)fsync(f->store.files[0].buffered_fd); /* dirty pages stay otherwise */
+    assert_int_equal(bt_os_drop_file_cache(f->store.files[0].buffered_fd, 0, 0), 0);
+}
+
+static void read_all(fixture *f, uint64_t bytes) {
+    memset(mem, 0xA5, MEM_SIZE);
+    const bt_run run = {0, 0, pages_of(bytes), mem};
+    assert_int_equal(bt_reader_wait(f->reader, start(f, &run, 1), NULL), BT_OK);
+    assert_memory_equal(mem, f->k.data[0], bytes);
+}
+
+/* The same bytes, and the cache holds them afterwards; read as before again, it does not. */
+static void test_through_the_page_cache_and_back(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {2 * 1048576 + 123};
+    for (size_t w = 0; w < N_WAYS; w++) {
+        fixture f;
+        bt_reader_stats stats;
+        if (!open_fixture(&f, ways[w], (bt_reader_params){.request_bytes = 65536}, sizes, 1)) continue;
+        drop(&f);
+        if (cached_bytes_of(&f.k, 0) > 0) { /* a file system in memory */
+            close_fixture(&f);
+            continue;
+        }
+        read_all(&f, sizes[0]);
+        assert_int_equal(cached_bytes_of(&f.k, 0), 0);
+        bt_reader_set_cached(f.reader, true);
+        read_all(&f, sizes[0]);
+        assert_int_equal(cached_bytes_of(&f.k, 0), pages_of(sizes[0]));
+        read_all(&f, sizes[0]);
+        bt_reader_stats_read(f.reader, &stats);
+        assert_int_equal(stats.cached_bytes, 2 * sizes[0]);
+        assert_int_equal(stats.read_bytes, 3 * sizes[0]);
+        bt_reader_set_cached(f.reader, false);
+        drop(&f);
+        read_all(&f, sizes[0]);
+        assert_int_equal(cached_bytes_of(&f.k, 0), 0);
+        close_fixture(&f);
     }
 }
 
@@ -467,6 +524,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_files_of_odd_sizes),
+        cmocka_unit_test(test_through_the_page_cache_and_back),
         cmocka_unit_test(test_many_jobs),
         cmocka_unit_test(test_cut_while_open),
         cmocka_unit_test(test_cancel),

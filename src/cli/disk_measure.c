@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * disk_measure.c: `devices --disk PATH`: a disk measured now, and remembered for the runs that follow.
+ *
+ * A model's file is what will be read, so a file is measured: PATH, or the largest one in the folder PATH. Nothing is
+ * written to the disk. Bound: one reader and the buffer of store/disk_speed.h. */
+#include "cli/disk_measure.h"
+
+#include "base/error.h"
+#include "base/os.h"
+#include "base/size.h"
+#include "probe/disk.h"
+#include "store/disk_speed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static void try_entry(const char *folder, const char *name, struct stat *best, char path[PATH_MAX]) {
+    char full[PATH_MAX];
+    struct stat st;
+    int n = snprintf(full, sizeof full, "%s/%s", folder, name);
+    if (n < 0 || (size_t)n >= sizeof full || stat(full, &st) != 0 || !S_ISREG(st.st_mode)) return;
+    if (st.st_size <= best->st_size) return;
+    *best = st;
+    (void)snprintf(path, PATH_MAX, "%s", full);
+}
+
+static bt_status find_file(const char *asked, char path[PATH_MAX], struct stat *ret, bt_error *err) {
+    if (stat(asked, ret) != 0) return bt_fail_sys(err, errno, "open_failed", "cannot look at %s", asked);
+    (void)snprintf(path, PATH_MAX, "%s", asked);
+    if (!S_ISDIR(ret->st_mode)) return BT_OK;
+    DIR *folder = opendir(asked);
+    if (!folder) return bt_fail_sys(err, errno, "open_failed", "cannot look into %s", asked);
+    ret->st_size = 0;
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+        try_entry(asked, entry->d_name, ret, path);
+    (void)closedir(folder);
+    return BT_OK;
+}
+
+static bt_status measure(char *path, const struct stat *st, bt_machine *machine, bt_error *err) {
+    bt_shard shard = {.path = path,
+                      .file_bytes = (uint64_t)st->st_size,
+                      .device = (uint64_t)st->st_dev,
+                      .inode = (uint64_t)st->st_ino,
+                      .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec};
+    const bt_facts facts = {.shards = &shard, .n_shards = 1};
+    bt_store store;
+    bt_disk_speed speed = {0};
+    BT_TRY(bt_store_open(&facts, BT_IO_DIRECT, &store, err));
+    void *buffer = bt_os_reserve(BT_DISK_SPEED_BUFFER_BYTES);
+    bool measured = buffer && bt_disk_speed_measure(&store, BT_READER_AUTO, buffer, &speed);
+    if (buffer) (void)bt_os_unreserve(buffer, BT_DISK_SPEED_BUFFER_BYTES);
+    bool direct = store.direct;
+    bt_store_close(&store);
+    if (!measured)
+        return bt_fail(err, BT_E_IO, "disk_speed", BT_MEASURE_BYTES, BT_DISK_SPEED_FILE_MIN_BYTES, shard.file_bytes,
+                       "the disk cannot be measured with %s: %s", path,
+                       direct ? "a file of 16 MiB or more that can be read is wanted"
+                              : "its file system does not read past the page cache");
+    bt_disk *disk = &machine->disk;
+    disk->depth = speed.depth;
+    disk->request_bytes = speed.request_bytes;
+    disk->bytes_per_s = speed.bytes_per_s;
+    machine->disk_bytes_per_s = (bt_known){false, 0}; /* what was measured just now is the better one */
+    bt_disk_apply(machine);
+    bt_disk_keep(disk);
+    return BT_OK;
+}
+
+bt_status bt_cli_disk_measure(const char *asked, bt_machine *machine, bt_error *err) {
+    char path[PATH_MAX];
+    struct stat st;
+    BT_TRY(find_file(asked, path, &st, err));
+    bt_disk_find("", path, &machine->disk);
+    return measure(path, &st, machine, err);
+}
