@@ -26,6 +26,7 @@ typedef struct body {
     bt_reader_kind kind;
     bt_io_mode mode;
     bool once;
+    bool cached; /* through the page cache */
     bt_extent extents[N_UNITS];
     bt_ring_unit units[N_UNITS];
 } body;
@@ -97,6 +98,7 @@ static bt_status run(const body *b) {
     if (status == BT_OK) status = bt_store_check(&store, &b->k->facts, &err);
     if (status == BT_OK) status = bt_reader_open(&store, &params, &reader, &err);
     if (status == BT_OK) status = bt_ring_open(account, reader, b->units, N_UNITS, 2 * SLOT, &ring, &err);
+    if (reader) bt_reader_set_cached(reader, b->cached);
     if (status == BT_OK) status = use_ring(b, ring);
     bt_lock_use locks;
     bt_account_lock_use(account, &locks);
@@ -134,8 +136,12 @@ static void test_every_call_fails(void **state) {
     kit k;
     kit_open(&k, "store_fault", sizes, 1, 31);
     static const bt_reader_kind kinds[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
-    for (uint32_t i = 0; i < 12; i++) {
-        body b = {.k = &k, .kind = kinds[i % 3], .mode = i / 3 % 2 ? BT_IO_BUFFERED : BT_IO_DIRECT, .once = i < 6};
+    for (uint32_t i = 0; i < 18; i++) {
+        body b = {.k = &k,
+                  .kind = kinds[i % 3],
+                  .mode = i / 3 % 3 == 1 ? BT_IO_BUFFERED : BT_IO_DIRECT,
+                  .cached = i / 3 % 3 == 2,
+                  .once = i < 9};
         for (uint32_t u = 0; u < N_UNITS; u++) {
             b.extents[u] = (bt_extent){.file_offset = u * SLOT, .bytes = SLOT};
             b.units[u] = (bt_ring_unit){.extents = &b.extents[u], .n_extents = 1, .image_bytes = SLOT};
