@@ -203,12 +203,13 @@ typedef enum bt_unit_kind {
 } bt_unit_kind;
 
 typedef enum bt_tensor_role {
-    BT_ROLE_SMALL,  /* always in memory: norms, biases, routers, rope factors, anything under BT_SMALL_BYTES */
-    BT_ROLE_UNIT,   /* belongs to exactly one unit */
-    BT_ROLE_TABLE,  /* read by rows */
-    BT_ROLE_HEAD,   /* output projection: its rows are the BT_KIND_HEAD units */
-    BT_ROLE_TIED,   /* token embedding that is also the head: read by rows and as BT_KIND_HEAD units, held once */
-    BT_ROLE_UNUSED, /* in the file, not loaded (MTP blocks) */
+    BT_ROLE_SMALL,   /* always in memory: norms, biases, routers, rope factors, anything under BT_SMALL_BYTES */
+    BT_ROLE_UNIT,    /* belongs to exactly one unit */
+    BT_ROLE_EXPERTS, /* of a mixture: its experts are read and kept one by one (bt_expert_block) */
+    BT_ROLE_TABLE,   /* read by rows */
+    BT_ROLE_HEAD,    /* output projection: its rows are the BT_KIND_HEAD units */
+    BT_ROLE_TIED,    /* token embedding that is also the head: read by rows and as BT_KIND_HEAD units, held once */
+    BT_ROLE_UNUSED,  /* in the file, not loaded (MTP blocks) */
 } bt_tensor_role;
 
 typedef struct bt_tensor {
@@ -253,6 +254,24 @@ typedef struct bt_kv_block {
     uint32_t conv_width, ssm_width; /* F32 elements per sequence: inputs of the convolution, state of the recurrence */
 } bt_kv_block;
 
+/* One tensor of a block's experts. */
+typedef struct bt_expert_part {
+    uint32_t tensor;      /* in bt_facts.tensors; its last dimension counts the experts */
+    uint64_t slice_bytes; /* of one expert */
+    uint64_t slot_offset; /* its region in a slot: pages */
+    uint32_t shift;       /* where in the region the slice stands: the same for all experts */
+} bt_expert_part;
+
+#define BT_EXPERT_PART_MAX 4u
+
+/* The experts of a block. A slot holds one of them. */
+typedef struct bt_expert_block {
+    uint32_t block;
+    bt_expert_part parts[BT_EXPERT_PART_MAX]; /* gate, up (or both in one), down */
+    uint32_t n_parts;
+    uint64_t slot_bytes; /* pages */
+} bt_expert_block;
+
 typedef struct bt_shard {
     const char *path;
     uint64_t file_bytes;
@@ -295,6 +314,8 @@ typedef struct bt_facts {
     uint32_t n_unit_tensors;
     bt_extent *extents;
     uint32_t n_extents;
+    bt_expert_block *expert_blocks;
+    uint32_t n_expert_blocks;
     uint64_t weight_bytes;  /* of all loaded tensors */
     uint64_t file_bytes;    /* of all shards */
     uint64_t small_bytes;   /* BT_ROLE_SMALL tensors, each rounded up to 64 */
@@ -308,6 +329,16 @@ typedef struct bt_facts {
 
 /* Bytes of a unit's tensors that have a second layout, in that one; 0: none has. Saturates. */
 uint64_t bt_facts_second_bytes(const bt_facts *facts, const bt_unit_facts *unit);
+
+/* What the device needs beside the slots of experts, for graphs of at most n_tokens tokens: the slot numbers of all
+ * that the router chose, and the rows of one expert, gathered, with what comes of them. */
+typedef struct bt_expert_work {
+    uint64_t numbers_bytes;               /* I32, from 0 on: used experts x tokens */
+    uint64_t zeros_offset;                /* I32 x tokens */
+    uint64_t rows_offset, results_offset; /* F32, rows of the widest input and output x tokens */
+    uint64_t bytes;                       /* whole pages; 0 without expert blocks; saturates */
+} bt_expert_work;
+bt_expert_work bt_facts_expert_work(const bt_facts *facts, uint32_t n_tokens);
 
 /* Read the header of a GGUF file, or of the whole set if it is a shard of one, and check it strictly.
  * path    any shard of the set
@@ -360,6 +391,9 @@ typedef struct bt_wishes {
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */
 
 /* name in reports, what it holds (docs/interfaces.md) */
+/* Slots for experts at the least: one is read into while the other is computed with. */
+#define BT_EXPERT_SLOTS_MIN 2u
+
 #define BT_LINE_MAP(X)                                                                                                 \
     X(BASE, "base")                                                                                                    \
     X(VOCAB, "vocab")                                                                                                  \
@@ -506,6 +540,10 @@ typedef struct bt_plan {
     bool head_resident;
     uint32_t n_slots; /* 0 when nothing streams */
     uint64_t slot_bytes;
+    /* Experts in memory of each block that has them; of the first n_expert_extra blocks one more. Or so many in all,
+     * which the blocks share. 0: none is read on its own. Where all are there, none is read again. */
+    uint32_t n_expert_slots, n_expert_extra;
+    bool experts_shared;
     bt_place *place; /* [n_units] */
     uint32_t n_units;
     uint32_t n_pinned, n_streamed;

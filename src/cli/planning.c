@@ -195,6 +195,7 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .kv_known = facts->kv_known,
         .kv_reason = facts->kv_reason,
     };
+    BT_TRY(bt_costs_experts(facts, arena, ret_problem, err));
     return add_companions(options, facts, arena, &choices, ret_problem, err);
 }
 
@@ -355,6 +356,12 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     if (plan.place && plan.n_units != facts->n_units) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
                        "the plan places %u units, the model has %u", plan.n_units, facts->n_units);
+    }
+    bool has_slots = plan.n_expert_slots >= BT_EXPERT_SLOTS_MIN && plan.n_expert_slots <= facts->n_expert;
+    if (facts->n_expert_blocks > 0 ? !has_slots : plan.n_expert_slots > 0) {
+        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_expert_slots, facts->n_expert,
+                       "the plan has %u slots for experts of a block, the model has %u of them", plan.n_expert_slots,
+                       facts->n_expert_blocks > 0 ? facts->n_expert : 0);
     }
     look_at_disk(options, facts, machine);
     plan.disk = machine->disk;

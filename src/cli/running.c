@@ -431,6 +431,13 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
                    bt_reader_reason(bt_engine_reader(running->engine)));
     measured->io_wait_s = (double)stats.wait_ns / 1e9;
     measured->compute_s = (double)stats.compute_ns / 1e9;
+    bt_experts_stats experts;
+    bt_device_experts_stats_read(device, &experts);
+    measured->expert_hits = experts.hits;
+    measured->expert_misses = experts.misses;
+    measured->expert_waves = experts.waves;
+    measured->expert_bytes = experts.read_bytes;
+    measured->expert_wait_s = (double)experts.wait_ns / 1e9;
     bt_tier_stats tier;
     bt_device_tier_stats_read(device, &tier);
     measured->from_page_cache = tier.cached;
@@ -477,6 +484,10 @@ void bt_running_print_summary(const bt_running *running, const bt_measured *meas
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
                   BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
+    uint64_t n_experts = measured->expert_hits + measured->expert_misses;
+    if (n_experts > 0)
+        (void)fprintf(stderr, ", %.0f %% of experts were there",
+                      100.0 * (double)measured->expert_hits / (double)n_experts);
     if (measured->from_page_cache) (void)fputs(", from the page cache", stderr);
     double faults = 0;
     if (bt_report_faults_per_token(measured, &faults)) (void)fprintf(stderr, ", %.1f major faults a token", faults);

@@ -67,6 +67,21 @@ static enum ggml_status compute_plain(bt_device *device, bt_schedule *schedule, 
     return status;
 }
 
+/* The product over experts, and what follows it without streamed weights. */
+static enum ggml_status compute_experts(bt_device *device, const bt_schedule *schedule, const bt_segment *segment,
+                                        bt_error *err) {
+    bool done = false;
+    enum ggml_status status = bt_moe_prepare(device, schedule, segment, &done, err);
+    if (status != GGML_STATUS_SUCCESS) return status;
+    uint64_t start_ns = bt_os_now_ns();
+    status = compute_range(device, schedule, segment, segment->first + (done ? 1 : 0), segment->first + segment->n);
+    device->stats.compute_ns += bt_os_now_ns() - start_ns;
+    if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED)
+        (void)bt_fail(err, BT_E_DEVICE, "cpu_compute", BT_MEASURE_NONE, 0, 0, "the CPU backend failed with status %d",
+                      (int)status);
+    return status;
+}
+
 static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule, const bt_segment *segment,
                                         bt_error *err) {
     switch (segment->kind) {
@@ -74,6 +89,8 @@ static enum ggml_status compute_segment(bt_device *device, bt_schedule *schedule
         return bt_rows_compute(device, schedule, segment, err);
     case BT_SEGMENT_HEAD:
         return bt_panels_compute(device, schedule, segment, err);
+    case BT_SEGMENT_EXPERTS:
+        return compute_experts(device, schedule, segment, err);
     case BT_SEGMENT_PLAIN:
         break;
     }
@@ -96,6 +113,7 @@ static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *
         return GGML_STATUS_FAILED;
     }
     if (follow_order(device, schedule, err) != BT_OK) return GGML_STATUS_FAILED;
+    bt_moe_begin(device);
     for (uint32_t i = 0; i < schedule->n_segments; i++) {
         if (bt_device_stop_asked(device)) return GGML_STATUS_ABORTED;
         enum ggml_status status = compute_segment(device, schedule, &schedule->segments[i], err);

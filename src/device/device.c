@@ -45,6 +45,7 @@ bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device,
 
 void bt_device_close(bt_device *device) {
     if (!device) return;
+    bt_moe_close(device);
     bt_ring_close(device->ring);
     bt_rows_close(device);
     bt_schedules_close(device);
@@ -103,6 +104,7 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     BT_TRY(bt_rows_open(device, err));
     if (device->params.measuring) return BT_OK;
     BT_TRY(bt_weights_pin(device->weights, progress, user, err));
+    BT_TRY(bt_moe_open(device, progress, user, err));
     BT_TRY(bt_repack_open(device, err));
     BT_TRY(open_ring(device, err));
     bt_tier_open(device);
@@ -152,6 +154,19 @@ void bt_device_stats_read(bt_device *device, bt_device_stats *ret) {
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret) {
     memset(ret, 0, sizeof *ret);
     if (device->ring) bt_ring_stats_read(device->ring, ret);
+}
+
+void bt_device_experts_stats_read(bt_device *device, bt_experts_stats *ret) {
+    memset(ret, 0, sizeof *ret);
+    pthread_mutex_lock(&device->graph_lock);
+    if (device->moe.experts) bt_experts_stats_read(device->moe.experts, ret);
+    pthread_mutex_unlock(&device->graph_lock);
+}
+
+void bt_device_set_expert_trace(bt_device *device, bt_experts_trace trace, void *user) {
+    pthread_mutex_lock(&device->graph_lock);
+    if (device->moe.experts) bt_experts_set_trace(device->moe.experts, trace, user);
+    pthread_mutex_unlock(&device->graph_lock);
 }
 
 void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret) {

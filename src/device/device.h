@@ -14,6 +14,7 @@
 #include "burthen.h"
 #include "memory/account.h"
 #include "memory/pool.h"
+#include "store/experts.h"
 #include "store/file.h"
 #include "store/reader.h"
 #include "store/ring.h"
@@ -42,9 +43,11 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
-    uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
-    bool may_cache;         /* the system has room for all that streams beside the budget: its page cache may serve */
-    bool elastic;           /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
+    uint64_t derived_bytes;                  /* for second layouts of pinned weights (docs/design.md S6); 0: none */
+    uint32_t n_expert_slots, n_expert_extra; /* of each block with experts; the first n_expert_extra have one more */
+    bool experts_shared;                     /* the blocks share n_expert_slots */
+    bool may_cache; /* the system has room for all that streams beside the budget: its page cache may serve */
+    bool elastic;   /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
 } bt_device_params;
 
 /* Where streamed units come from now, and what both ways cost: nanoseconds a MiB, in which the computing thread read or
@@ -101,6 +104,9 @@ BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *e
 
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
+void bt_device_experts_stats_read(bt_device *device, bt_experts_stats *ret);
+/* For simulations: called with each request for experts. */
+void bt_device_set_expert_trace(bt_device *device, bt_experts_trace trace, void *user);
 void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
 /* The bare reader: all that streamed last, once, in the same order through the same ring, and nothing computed. It

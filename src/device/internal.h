@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/device.h"
+#include "store/experts.h"
 
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
@@ -91,7 +92,7 @@ uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
 
 /* ---- schedule.c: a graph walked once ---- */
 
-typedef enum bt_segment_kind { BT_SEGMENT_PLAIN, BT_SEGMENT_ROWS, BT_SEGMENT_HEAD } bt_segment_kind;
+typedef enum bt_segment_kind { BT_SEGMENT_PLAIN, BT_SEGMENT_ROWS, BT_SEGMENT_HEAD, BT_SEGMENT_EXPERTS } bt_segment_kind;
 
 typedef struct bt_segment {
     bt_segment_kind kind;
@@ -99,7 +100,9 @@ typedef struct bt_segment {
     uint32_t units[BT_SEGMENT_UNITS];
     uint32_t n_units;
     uint32_t first_bind, n_binds;
-    uint32_t weight; /* ROWS, HEAD */
+    uint32_t weight;                    /* ROWS, HEAD */
+    uint32_t expert_block, expert_part; /* EXPERTS: of the first node */
+    const struct ggml_tensor *ids;      /* EXPERTS: what the router chose */
     bt_cpu_plan plan;
 } bt_segment;
 
@@ -220,6 +223,38 @@ void bt_tier_open(bt_device *device);
 void bt_tier_before(bt_device *device);
 void bt_tier_after(bt_device *device, const bt_schedule *schedule);
 
+/* ---- moe.c: products over the slots of experts ---- */
+
+typedef struct bt_moe {
+    bt_experts *experts; /* NULL: no expert is read on its own, or measuring */
+    uint32_t n_slots[BT_BLOCK_MAX];
+    bool all_there; /* a slot for each, all read at the start */
+    bt_mapping *memory;
+    bt_expert_work work;
+    uint32_t *wanted, *order; /* [n_expert] of the last request */
+    bool *is_wanted;          /* [n_expert] */
+    int64_t *places;          /* [n_ubatch] */
+    uint32_t n_wanted;
+    bool in_turn;                  /* the last request had more experts than slots */
+    const struct ggml_tensor *ids; /* the last request's; NULL: none in this graph */
+    uint32_t block;                /* the last request's */
+} bt_moe;
+
+/* After the pins were read; bt_moe_close undoes a failure too. */
+bt_status bt_moe_open(bt_device *device, bt_device_progress progress, void *user, bt_error *err);
+void bt_moe_close(bt_device *device);
+/* Which part of which expert block a tensor is; false: of none. */
+bool bt_moe_find(const bt_facts *facts, uint32_t weight, uint32_t *ret_block, uint32_t *ret_part);
+/* Make a clone of an expert tensor one of the block's slots. */
+void bt_moe_bind(const bt_device *device, uint32_t weight, struct ggml_tensor *clone);
+/* Give a product slot numbers in place of the router's; leaf: theirs. */
+void bt_moe_number(const bt_device *device, struct ggml_tensor *node, struct ggml_tensor *leaf);
+/* A graph begins. */
+void bt_moe_begin(bt_device *device);
+/* Before the first node of an EXPERTS segment: its experts are there. *ret_done: and it was computed, in turn. */
+enum ggml_status bt_moe_prepare(bt_device *device, const bt_schedule *schedule, const bt_segment *segment,
+                                bool *ret_done, bt_error *err);
+
 /* ---- tokens.c: a few tokens, each as if it were alone ---- */
 
 /* Whether bt_tokens_compute must compute this node. */
@@ -261,6 +296,7 @@ struct bt_device {
     bt_elastic *elastic; /* NULL: everything that lends keeps its charge */
     bt_repack *repack;   /* NULL: plain layouts alone */
     bt_tier tier;
+    bt_moe moe;
     bt_cpu *cpu;
     bt_ring *ring;
     bt_ring_unit *ring_units;

@@ -81,6 +81,8 @@ static uint32_t count_weight_sources(const bt_device *device, const struct ggml_
             const struct ggml_tensor *base = src->view_src ? src->view_src : src;
             n += bt_buffer_is_ours(device, base->buffer) && bt_weights_of(device->weights, base) != BT_NO_WEIGHT;
         }
+    for (int i = 0; i < graph->n_nodes; i++)
+        n += graph->nodes[i]->op == GGML_OP_MUL_MAT_ID; /* slot numbers (moe.c) */
     return n;
 }
 
@@ -159,6 +161,12 @@ static void bind_resident(builder *b, struct ggml_tensor *clone, uint32_t weight
     if (resident) clone->data = resident + view_offset(clone);
 }
 
+/* In memory for good: also an expert tensor of which all experts are. */
+static bool is_resident(const builder *b, uint32_t weight) {
+    if (b->device->facts->tensors[weight].role == BT_ROLE_EXPERTS) return b->device->moe.all_there;
+    return bt_weights_resident(b->device->weights, weight) != NULL;
+}
+
 static struct ggml_tensor *clone_source(builder *b, struct ggml_tensor *src) {
     struct ggml_tensor *clone = clone_find(&b->map, src);
     if (clone) return clone;
@@ -167,6 +175,7 @@ static struct ggml_tensor *clone_source(builder *b, struct ggml_tensor *src) {
     clone = &b->schedule->leafs[b->schedule->n_leafs++];
     *clone = *src;
     bind_resident(b, clone, weight);
+    bt_moe_bind(b->device, weight, clone);
     clone_put(&b->map, src, clone);
     return clone;
 }
@@ -238,11 +247,12 @@ static bt_segment_kind kind_of(const builder *b, uint32_t i, uint32_t *ret_weigh
     const struct ggml_tensor *node = b->source->nodes[i];
     if (!does_work(node) || !node->src[0]) return BT_SEGMENT_PLAIN;
     uint32_t weight = weight_of(b->device, node->src[0]);
-    if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) return BT_SEGMENT_PLAIN;
+    if (weight == BT_NO_WEIGHT || is_resident(b, weight)) return BT_SEGMENT_PLAIN;
     bt_tensor_role role = b->device->facts->tensors[weight].role;
     *ret_weight = weight;
     if (node->op == GGML_OP_GET_ROWS && is_table_role(role)) return BT_SEGMENT_ROWS;
     if (node->op == GGML_OP_MUL_MAT && is_head_role(role) && !node->src[0]->view_src) return BT_SEGMENT_HEAD;
+    if (node->op == GGML_OP_MUL_MAT_ID && role == BT_ROLE_EXPERTS && !node->src[0]->view_src) return BT_SEGMENT_EXPERTS;
     return BT_SEGMENT_PLAIN;
 }
 
@@ -255,7 +265,7 @@ static bt_status find_units(builder *b, uint32_t i) {
     if (!does_work(node)) return BT_OK;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         uint32_t weight = node->src[k] ? weight_of(b->device, node->src[k]) : BT_NO_WEIGHT;
-        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) continue;
+        if (weight == BT_NO_WEIGHT || is_resident(b, weight)) continue;
         const bt_tensor *tensor = &b->device->facts->tensors[weight];
         if (tensor->role != BT_ROLE_UNIT)
             return bt_fail(b->err, BT_E_UNSUPPORTED, "weight_use", BT_MEASURE_NONE, 0, 0,
@@ -290,7 +300,7 @@ static bt_status add_binds(builder *b, bt_segment *segment, uint32_t i) {
     const struct ggml_tensor *node = b->source->nodes[i];
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         uint32_t weight = node->src[k] ? weight_of(b->device, node->src[k]) : BT_NO_WEIGHT;
-        if (weight == BT_NO_WEIGHT || bt_weights_resident(b->device->weights, weight)) continue;
+        if (weight == BT_NO_WEIGHT || is_resident(b, weight)) continue;
         uint32_t unit = b->device->facts->tensors[weight].unit;
         uint64_t offset = bt_weights_image_offset(b->device->facts, unit, weight, view_offset(node->src[k]));
         if (offset == UINT64_MAX)
@@ -302,10 +312,18 @@ static bt_status add_binds(builder *b, bt_segment *segment, uint32_t i) {
     return BT_OK;
 }
 
+static void add_experts(builder *b, uint32_t i, bt_segment *segment) {
+    struct ggml_tensor *node = b->schedule->nodes[i];
+    (void)bt_moe_find(b->device->facts, segment->weight, &segment->expert_block, &segment->expert_part);
+    segment->ids = node->src[2];
+    bt_moe_number(b->device, node, &b->schedule->leafs[b->schedule->n_leafs++]);
+}
+
 static bt_status add_special(builder *b, uint32_t i, bt_segment_kind kind, uint32_t weight) {
     bt_segment *segment = open_segment(b, i, kind);
     segment->n = 1;
     segment->weight = weight;
+    if (kind == BT_SEGMENT_EXPERTS) add_experts(b, i, segment);
     if (kind == BT_SEGMENT_HEAD) {
         const bt_facts *facts = b->device->facts;
         for (uint32_t u = facts->tensors[weight].unit; u < facts->n_units && facts->units[u].kind == BT_KIND_HEAD; u++)
@@ -337,8 +355,9 @@ static bt_status cut(builder *b) {
         uint32_t weight = BT_NO_WEIGHT;
         bt_segment_kind kind = kind_of(b, i, &weight);
         if (kind != BT_SEGMENT_PLAIN) {
-            open = NULL;
             BT_TRY(add_special(b, i, kind, weight));
+            /* what follows a product over experts without streamed weights is computed with it */
+            open = kind == BT_SEGMENT_EXPERTS ? &b->schedule->segments[b->schedule->n_segments - 1] : NULL;
             continue;
         }
         BT_TRY(find_units(b, i));

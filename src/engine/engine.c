@@ -135,6 +135,9 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
         .n_ubatch = plan ? plan->n_ubatch : 1,
         .budget_bytes = plan ? plan->budget_bytes : UINT64_MAX / 2,
         .measuring = engine->params.measuring,
+        .n_expert_slots = plan ? plan->n_expert_slots : 0,
+        .experts_shared = plan && plan->experts_shared,
+        .n_expert_extra = plan ? plan->n_expert_extra : 0,
         .may_cache = plan && plan->page_cache,
         .elastic = plan && plan->wishes.elastic != BT_OFF && plan->budget_bytes != UINT64_MAX,
     };

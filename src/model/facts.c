@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "model/attention.h"
+#include "model/experts.h"
 #include "model/gguf_tensors.h"
 #include "model/roles.h"
 #include "model/shape.h"
@@ -132,6 +133,7 @@ static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_erro
     BT_TRY(check_vocab(f, first->name, err));
     BT_TRY(bt_attention_fill(first, f, f->arena, err));
     bt_roles_fill(f);
+    BT_TRY(bt_experts_fill(f, f->arena, first->name, err));
     BT_TRY(bt_units_fill(f, f->arena, scratch, first->name, err));
     sum_bytes(f);
     f->arena_bytes = bt_arena_bytes(f->arena);

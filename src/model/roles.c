@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "model/attention.h"
+#include "model/experts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static bt_tensor_role role_of(const bt_facts *facts, const bt_tensor *t) {
     if (strcmp(t->name, "token_embd.weight") == 0 && facts->tied_head) return BT_ROLE_TIED;
     if (is_row_table(t)) return BT_ROLE_TABLE;
     if (t->bytes <= BT_ALWAYS_SMALL_BYTES && is_always_needed(t)) return BT_ROLE_SMALL;
+    if (bt_experts_can_split(facts, t)) return BT_ROLE_EXPERTS;
     return BT_ROLE_UNIT;
 }
 

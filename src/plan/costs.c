@@ -10,6 +10,7 @@
 #include "plan/costs.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "model/experts.h"
 #include "model/types.h"
 #include "plan/price.h"
 
@@ -135,6 +136,35 @@ static uint64_t schedule_bytes(const bt_facts *facts) {
     return (facts->encoder ? 1 : SCHEDULES) * (plain ? SCHEDULE_PLAIN_BYTES : SCHEDULE_DENSE_BYTES);
 }
 
+/* Of the least number of slots, which all blocks share; more is bought with what a plan leaves (experts.c). */
+static uint64_t least_expert_bytes(const bt_facts *facts, uint32_t n_ubatch) {
+    uint64_t largest = 0;
+    for (uint32_t b = 0; b < facts->n_expert_blocks; b++)
+        largest = bt_max_u64(largest, facts->expert_blocks[b].slot_bytes);
+    return bt_sat_add_u64(bt_facts_expert_work(facts, n_ubatch).bytes, bt_sat_mul_u64(BT_EXPERT_SLOTS_MIN, largest));
+}
+
+bt_status bt_costs_experts(const bt_facts *facts, bt_arena *arena, bt_problem *problem, bt_error *err) {
+    uint32_t n = facts->n_expert_blocks;
+    uint64_t *slots = bt_arena_array(arena, (uint64_t)n + 1, sizeof *slots);
+    uint64_t *reads = bt_arena_array(arena, (uint64_t)n + 1, sizeof *reads);
+    if (!slots || !reads)
+        return bt_fail(err, BT_E_NOMEM, "plan_arena", BT_MEASURE_ITEMS, n, 0,
+                       "the arena has no room for the experts of %" PRIu32 " blocks", n);
+    for (uint32_t b = 0; b < n; b++) {
+        const bt_expert_block *block = &facts->expert_blocks[b];
+        slots[b] = block->slot_bytes;
+        for (uint32_t p = 0; p < block->n_parts; p++)
+            reads[b] = bt_sat_add_u64(reads[b], block->parts[p].slice_bytes);
+    }
+    problem->expert_slot_bytes = slots;
+    problem->expert_read_bytes = reads;
+    problem->n_expert_blocks = n;
+    problem->n_expert = facts->n_expert;
+    problem->n_expert_used = facts->n_expert_used;
+    return BT_OK;
+}
+
 static void fix(bt_costs *costs, bt_line line, uint64_t bytes, bt_source source) {
     costs->line[line] = (bt_cost){.fixed_bytes = bytes, .source = source};
 }
@@ -165,6 +195,7 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
     fix(&costs, BT_LINE_LOGITS, logits_bytes(facts, n_ubatch, n_parallel), BT_SOURCE_FORMULA);
     fix(&costs, BT_LINE_OUTPUT_NORM, facts->small_bytes, BT_SOURCE_TENSOR);
     fix(&costs, BT_LINE_STAGING, STAGING_BYTES, BT_SOURCE_FORMULA);
+    if (facts->n_expert_blocks > 0) fix(&costs, BT_LINE_EXPERTS, least_expert_bytes(facts, n_ubatch), BT_SOURCE_TENSOR);
     costs.line[BT_LINE_COMPUTE] = bt_compute_cost(facts, wishes, n_ubatch, (uint32_t)n_threads);
     BT_TRY(kv_cost(facts, wishes, n_ubatch, n_parallel, &costs, err));
 

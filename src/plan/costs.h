@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "burthen.h"
+#include "plan/plan.h"
 
 /* Measured properties of this build of burthen that a formula cannot know. */
 typedef struct bt_base_costs {
@@ -16,6 +17,8 @@ typedef struct bt_base_costs {
 /* repacks: this processor's kernels know second layouts (model/layouts.h). */
 BT_MUST_CHECK bt_status bt_costs_units(const bt_facts *facts, bool repacks, bt_arena *arena, bt_plan_unit **ret_units,
                                        bt_error *err);
+/* Expert blocks of the facts, as the search sees them, into a problem. BT_E_NOMEM. */
+BT_MUST_CHECK bt_status bt_costs_experts(const bt_facts *facts, bt_arena *arena, bt_problem *problem, bt_error *err);
 /* Formula prices for one micro-batch. BT_E_LIMIT on overflow. */
 BT_MUST_CHECK bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const bt_base_costs *base,
                                          uint32_t n_ubatch, bt_costs *ret_costs, bt_error *err);

@@ -158,7 +158,6 @@ static void plan_fill(const bt_problem *problem, const bt_search *search, const 
     if (problem->draft) plan->draft = *problem->draft;
     if (problem->mmproj) plan->mmproj = *problem->mmproj;
     plan->disk_bytes_per_s = problem->disk_bytes_per_s;
-    plan->forecast = bt_forecast_make(problem, c->read_bytes_per_pass, search->weight_bytes_per_pass, c->n_slots);
     for (int i = 0; i < BT_LINE_COUNT; i++)
         plan->priced_by_dry_run |= c->ledger.source[i] == BT_SOURCE_DRY_RUN;
 }
@@ -199,8 +198,11 @@ bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_
         unknown_say(problem, &plan);
     } else {
         plan.verdict = best.n_streamed == 0 ? BT_FITS : BT_STREAMS;
-        bt_derive(problem, best.costs->page_table_divisor, &plan);
     }
+    bt_experts_spend(problem, best.costs->page_table_divisor, &plan);
+    if (plan.verdict == BT_FITS || plan.verdict == BT_STREAMS)
+        bt_derive(problem, best.costs->page_table_divisor, &plan);
+    plan.forecast = bt_forecast_make(problem, plan.read_bytes_per_pass, search.weight_bytes_per_pass, best.n_slots);
     ctx_reason_make(&ask, best.costs, &plan);
     *ret_plan = plan;
     return BT_OK;

@@ -35,8 +35,13 @@ typedef struct bt_problem {
     const char *budget_source; /* or NULL */
     bt_known budget_limit;     /* the most that a larger --ram-budget can give here: what the system enforces */
     bt_known disk_bytes_per_s, memory_bytes_per_s;
-    bt_known compute_ns_per_pass; /* measured, else from memory bandwidth */
-    bool kv_known;                /* false: verdict unknown, weights exact, nothing guessed */
+    bt_known compute_ns_per_pass;      /* measured, else from memory bandwidth */
+    const uint64_t *expert_slot_bytes; /* [n_expert_blocks] a slot for one expert of a block; the least number, of the
+                                        * largest, is in costs */
+    const uint64_t *expert_read_bytes; /* [n_expert_blocks] of one expert */
+    uint32_t n_expert_blocks;          /* 0: no expert is read on its own */
+    uint32_t n_expert, n_expert_used;
+    bool kv_known; /* false: verdict unknown, weights exact, nothing guessed */
     const char *kv_reason;
     const bt_companion *draft, *mmproj; /* priced in costs, named in the plan; NULL: none */
 } bt_problem;

@@ -206,6 +206,8 @@ bool bt_search_fill(bt_search *search, const bt_costs *costs, uint32_t n_ctx, bt
         for (uint32_t c = 0; c < mode->n_classes; c++)
             search->counts_best[c] = mode->classes[c].n;
         left = bt_sat_sub_u64(room, mode->most_bytes);
+        left =
+            bt_sat_sub_u64(left, bt_experts_most_bytes(search->problem, costs->page_table_divisor)); /* before tables */
     } else {
         counts_choose(search, mode, row.n_slots, costs->slot_slack_bytes, room);
     }
@@ -385,6 +387,9 @@ bt_status bt_search_make(const bt_problem *problem, bt_arena *arena, bt_search *
         s.weight_bytes_per_pass = bt_sat_add_u64(s.weight_bytes_per_pass, unit->read_bytes);
         s.pins_pay_at_most &= unit->read_bytes <= unit->pinned_bytes;
     }
+    for (uint32_t i = 0; i < problem->n_expert_blocks; i++)
+        s.weight_bytes_per_pass = bt_sat_add_u64(s.weight_bytes_per_pass,
+                                                 bt_sat_mul_u64(problem->expert_read_bytes[i], problem->n_expert_used));
     s.counts = bt_arena_array(arena, n, sizeof *s.counts);
     s.counts_best = bt_arena_array(arena, n, sizeof *s.counts_best);
     s.work = bt_arena_array(arena, n, sizeof *s.work);

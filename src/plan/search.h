@@ -160,5 +160,11 @@ bool bt_forecast_ns(const bt_problem *problem, uint64_t read_bytes_per_pass, uin
                     uint32_t n_slots, uint64_t *ret_ns, bt_bound *ret_bound);
 /* Spend what the plan leaves of its budget on second layouts. */
 void bt_derive(const bt_problem *problem, uint32_t page_table_divisor, bt_plan *plan);
+/* Before that: on slots for experts. Reading follows. */
+void bt_experts_spend(const bt_problem *problem, uint32_t page_table_divisor, bt_plan *plan);
+/* What slots for all experts take beyond the least, with their page tables. */
+uint64_t bt_experts_most_bytes(const bt_problem *problem, uint32_t page_table_divisor);
+/* What a token reads of experts where each block has so many slots, and the first n_extra one more. */
+uint64_t bt_experts_read_bytes(const bt_problem *problem, uint32_t n_slots, uint32_t n_extra);
 void bt_ladder_make(bt_search *search, const bt_ask *ask, bt_rung ret_ladder[BT_RUNG_COUNT]);
 void bt_refusal_make(const bt_search *search, const bt_ask *ask, const bt_minimum *minimum, bt_refusal *ret);

@@ -173,6 +173,26 @@ static void put_units(bt_json_out *out, json_t *root, const bt_plan *plan, const
     }
 }
 
+static void put_experts(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_facts *facts) {
+    if (plan->n_expert_slots == 0) {
+        bt_json_put_null(out, root, "experts");
+        return;
+    }
+    json_t *experts = bt_json_put_object(out, root, "experts");
+    uint64_t token_bytes = 0;
+    for (uint32_t b = 0; b < facts->n_expert_blocks; b++)
+        for (uint32_t p = 0; p < facts->expert_blocks[b].n_parts; p++)
+            token_bytes = bt_sat_add_u64(
+                token_bytes, bt_sat_mul_u64(facts->expert_blocks[b].parts[p].slice_bytes, facts->n_expert_used));
+    bt_json_put_u64(out, experts, "blocks", facts->n_expert_blocks);
+    bt_json_put_u64(out, experts, "of_block", facts->n_expert);
+    bt_json_put_u64(out, experts, "used", facts->n_expert_used);
+    bt_json_put_u64(out, experts, "slots", plan->n_expert_slots);
+    bt_json_put_u64(out, experts, "extra", plan->n_expert_extra);
+    bt_json_put_bool(out, experts, "shared", plan->experts_shared);
+    bt_json_put_u64(out, experts, "bytes_per_token", token_bytes);
+}
+
 static void put_pools(bt_json_out *out, json_t *root, const bt_plan *plan) {
     json_t *host = bt_json_add_object(out, bt_json_put_array(out, root, "pools"));
     bool limited = plan->budget_bytes != UINT64_MAX;
@@ -249,6 +269,7 @@ json_t *bt_plan_to_json(bt_json_out *out, const bt_plan *plan, const bt_facts *f
     put_companion(out, root, "mmproj", &plan->mmproj);
     put_shape(out, root, plan, facts);
     put_units(out, root, plan, facts);
+    put_experts(out, root, plan, facts);
     put_pools(out, root, plan);
     put_outlook(out, root, plan);
     put_refusal(out, root, &plan->refusal);

@@ -22,6 +22,7 @@
 #define THREAD_MAX 4096u      /* Linux: at most 8192 processors, and no more workers than that help */
 #define DRAFT_MAX  6u         /* engine/speculate.h */
 #define SLOT_MAX   1024u
+#define EXPERT_MAX 1024u                /* model/shape.c */
 #define UNIT_MAX   (2u * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
 
 /* The names of an enumeration, asked one by one. */
@@ -166,6 +167,18 @@ static void read_units(bt_json_in *in, const json_t *root, bt_arena *arena, bt_p
     }
 }
 
+/* null: no expert is read on its own. */
+static void read_experts(bt_json_in *in, const json_t *root, bt_plan *plan) {
+    bt_json_at(in, "%s", "");
+    if (!json_object_get(root, "experts")) return;
+    const json_t *o = bt_json_object(in, root, "experts");
+    if (!o) return;
+    bt_json_at(in, "experts.");
+    (void)bt_json_u32(in, o, "slots", EXPERT_MAX, &plan->n_expert_slots);
+    (void)bt_json_u32(in, o, "extra", BT_BLOCK_MAX, &plan->n_expert_extra);
+    (void)bt_json_bool(in, o, "shared", &plan->experts_shared);
+}
+
 static void read_lines(bt_json_in *in, const json_t *host, const bt_plan *plan, bt_ledger *ledger) {
     const json_t *lines = bt_json_array(in, host, "lines", BT_LINE_COUNT);
     uint32_t seen = 0; /* bit of each line */
@@ -296,6 +309,7 @@ bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *a
     read_units(&in, root, arena, &plan);
     read_companion(&in, root, "draft", &plan.draft);
     read_companion(&in, root, "mmproj", &plan.mmproj);
+    read_experts(&in, root, &plan);
     read_pools(&in, root, &plan);
     read_outlook(&in, root, &plan);
     read_refusal(&in, root, &plan.refusal);

@@ -81,14 +81,29 @@ static void add_companion(bt_text *out, const char *label, const bt_companion *c
 }
 
 /* What the seed's layout does not have: requested against effective, and what the results depend on. */
+/* How many experts of a block are in memory, and whether that is less than a token uses. */
+static void add_slots(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
+    if (plan->n_expert_slots == 0) return;
+    if (plan->experts_shared) {
+        bt_row(out, "Experts in memory", "%u at once, of all blocks: each is read whenever it is used",
+               plan->n_expert_slots);
+    } else if (plan->n_expert_slots >= facts->n_expert) {
+        bt_row(out, "Experts in memory", "all");
+    } else {
+        bt_row(out, "Experts in memory", "%u of %u of each block, those used last; others are read when they are used",
+               plan->n_expert_slots, facts->n_expert);
+    }
+}
+
 static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
     bt_row_escaped(out, "Model", bt_path_file(facts->path));
     bt_row(out, "Weights", "%s in %u file%s", BT_SIZE(facts->weight_bytes), facts->n_shards,
            facts->n_shards == 1 ? "" : "s");
     if (facts->encoder) bt_row(out, "Kind", "encoder: vectors, no generation; no KV cache");
     if (facts->n_expert > 0) {
-        bt_row(out, "Experts", "%u of %u used for a token: %s of the weights; the others stay as near as they fit",
-               facts->n_expert_used, facts->n_expert, BT_SIZE(bt_working_bytes(facts)));
+        bt_row(out, "Experts", "%u of %u used for a token: %s of the weights", facts->n_expert_used, facts->n_expert,
+               BT_SIZE(bt_working_bytes(facts)));
+        add_slots(out, plan, facts);
     }
     add_companion(out, "Draft model", &plan->draft);
     add_companion(out, "Projector", &plan->mmproj);

@@ -45,6 +45,10 @@ typedef struct bt_measured {
     bool from_page_cache;
     uint64_t cached_bytes; /* of streamed_bytes, through the page cache */
     uint64_t disk_ns_per_mib, cached_ns_per_mib;
+    /* Of the different experts that micro-batches chose: there at once, or read; how often there were more of them than
+     * slots; what was read; seconds that computing waited for them. */
+    uint64_t expert_hits, expert_misses, expert_waves, expert_bytes;
+    double expert_wait_s;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */

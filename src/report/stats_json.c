@@ -85,9 +85,11 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_real(out, o, "compute_s", m->compute_s);
     bt_json_put_real(out, o, "roofline_ratio", m->roofline_ratio);
     json_t *experts = bt_json_put_object(out, o, "experts");
-    bt_json_put_u64(out, experts, "hits", 0);
-    bt_json_put_u64(out, experts, "misses", 0);
-    bt_json_put_u64(out, experts, "bytes", 0);
+    bt_json_put_u64(out, experts, "hits", m->expert_hits);
+    bt_json_put_u64(out, experts, "misses", m->expert_misses);
+    bt_json_put_u64(out, experts, "in_turn", m->expert_waves);
+    bt_json_put_u64(out, experts, "bytes", m->expert_bytes);
+    bt_json_put_real(out, experts, "wait_s", m->expert_wait_s);
     json_t *elastic = bt_json_put_object(out, o, "elastic");
     bt_json_put_u64(out, elastic, "peak_bytes", m->elastic_peak_bytes);
     bt_json_put_u64(out, elastic, "taken", m->elastic_taken);

@@ -288,8 +288,21 @@ static bool has_room(const bt_reader *reader, uint32_t n_runs) {
     return n == n_runs && reader->free_job != BT_READER_NONE;
 }
 
+/* Under the lock. */
+static void join_queue(bt_reader *reader, uint32_t at, bool first) {
+    if (first) reader->jobs[at].next = reader->first_job;
+    if (reader->last_job == BT_READER_NONE)
+        reader->first_job = reader->last_job = at;
+    else if (first)
+        reader->first_job = at;
+    else {
+        reader->jobs[reader->last_job].next = at;
+        reader->last_job = at;
+    }
+}
+
 /* Under the lock, after has_room. */
-static uint32_t enqueue(bt_reader *reader, const bt_run *runs, uint32_t n_runs) {
+static uint32_t enqueue(bt_reader *reader, const bt_run *runs, uint32_t n_runs, bool first) {
     uint32_t at = reader->free_job;
     bt_reader_job *job = &reader->jobs[at];
     reader->free_job = job->next;
@@ -301,22 +314,17 @@ static uint32_t enqueue(bt_reader *reader, const bt_run *runs, uint32_t n_runs) 
         reader->runs[r] = (bt_reader_run){.run = runs[i - 1], .next = job->first_run};
         job->first_run = r;
     }
-    if (n_runs > 0) {
-        if (reader->last_job == BT_READER_NONE)
-            reader->first_job = at;
-        else
-            reader->jobs[reader->last_job].next = at;
-        reader->last_job = at;
-    }
+    if (n_runs > 0) join_queue(reader, at, first);
     return at;
 }
 
-bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job, bt_error *err) {
+static bt_status start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, bool first, int *ret_job,
+                       bt_error *err) {
     BT_TRY(check_runs(reader, runs, n_runs, err));
     reader->backend->lock(reader->self);
     bool room = has_room(reader, n_runs);
     if (room) {
-        uint32_t at = enqueue(reader, runs, n_runs);
+        uint32_t at = enqueue(reader, runs, n_runs, first);
         *ret_job = (int)(reader->jobs[at].generation * JOB_MAX + at);
         reader->backend->advance(reader->self);
     }
@@ -330,6 +338,14 @@ void bt_reader_set_cached(bt_reader *reader, bool cached) {
     reader->backend->lock(reader->self);
     reader->cached = cached;
     reader->backend->unlock(reader->self);
+}
+
+bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job, bt_error *err) {
+    return start(reader, runs, n_runs, false, ret_job, err);
+}
+
+bt_status bt_reader_start_first(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job, bt_error *err) {
+    return start(reader, runs, n_runs, true, ret_job, err);
 }
 
 /* Under the lock: the live job of a handle, or NULL. */

@@ -50,6 +50,9 @@ void bt_reader_set_cached(bt_reader *reader, bool cached);
 /* Queue a job: runs are copied (at most 256 of them). *ret_job is a handle >= 0 until waited for or cancelled. */
 BT_MUST_CHECK bt_status bt_reader_start(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job,
                                         bt_error *err);
+/* The same, before all that was not handed to the system yet: somebody waits for it. */
+BT_MUST_CHECK bt_status bt_reader_start_first(bt_reader *reader, const bt_run *runs, uint32_t n_runs, int *ret_job,
+                                              bt_error *err);
 /* Wait until the job is done, give its handle back. */
 BT_MUST_CHECK bt_status bt_reader_wait(bt_reader *reader, int job, bt_error *err);
 /* Reap what is done and submit what fits, without waiting. */
