@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """From a model's header to a verdict: `burthen plan`, by formula and with --exact by a dry run, as a whole process.
 
-Nothing is kept from one run to the next, so every dry run is made anew; the header is in the page cache. Most of a plan by
-formula is the hash of the header, which a vocabulary makes large."""
+Nothing is kept from one run to the next, so every dry run is made anew; the header is in the page cache. Most of a plan
+by formula is the hash of the header, which a vocabulary makes large."""
 
 import pathlib
 import subprocess
@@ -40,7 +40,8 @@ def main():
         for path in models:
             for form, more in FORMS.items():
                 took[path.name, form].append(milliseconds(path, more, options.threads))
-    found["milliseconds"] = [{"model": name, "form": form, **kit.spread(values)} for (name, form), values in took.items()]
+    found["milliseconds"] = [{"model": name, "form": form, **kit.spread(values)}
+                             for (name, form), values in took.items()]
     if not options.json:
         kit.table(["ms", *FORMS], [[path.name, *(kit.cell(kit.spread(took[path.name, form]), 0) for form in FORMS)]
                                    for path in models])

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Everything in memory: burthen bench against llama-bench, same model, threads, micro-batch and tokens.
 
-Layout against layout: `--repack off` against `--repack 0` (weights as they lie in the file), and the defaults against each
-other (llama.cpp lays weights out anew where it can; burthen adds such a layout beside the first where there is room). A
-prompt of P tokens, then N tokens behind it, of both. In each round both run once, the order changes from round to round; a
-ratio is burthen's speed by llama-bench's in the same round. Models in forms that are not there are made once."""
+Layout against layout: `--repack off` against `--repack 0` (weights as they lie in the file), and the defaults against
+each other (llama.cpp lays weights out anew where it can; burthen adds such a layout beside the first where there is
+room). A prompt of P tokens, then N tokens behind it, of both; a run is some repetitions in one process, whose median
+counts. In each round both run once, the order changes from round to round; a ratio is burthen's speed by llama-bench's
+in the same round. Models in forms that are not there are made once."""
 
 import json
 import statistics
@@ -22,14 +23,14 @@ def ours(options, path, more):
     got = kit.burthen_bench(path, "-p", options.prompt, "-n", options.tokens, "-r", options.repetitions, "-t",
                             options.threads, *more)
     row = got["rows"][0]
-    if row["verdict"] != "fits" or row["n_ubatch"] != 512:
-        raise SystemExit(f"{path.name} does not fit in memory here: {row['verdict']}, a micro-batch of {row['n_ubatch']}")
+    if row["verdict"] != "fits" or row["n_ubatch"] != 512:  # llama-bench's
+        raise SystemExit(f"{path.name} does not fit here: {row['verdict']}, a micro-batch of {row['n_ubatch']}")
     return kit.median_of(row, "prefill_tokens_per_s"), kit.median_of(row, "decode_tokens_per_s")
 
 
 def llama_bench(options, path, more, *test):
-    argv = [kit.harness.LLAMA_BIN / "llama-bench", "-m", path, "-t", options.threads, "-r", options.repetitions, "-o", "json",
-            *test, *more]
+    argv = [kit.harness.LLAMA_BIN / "llama-bench", "-m", path, "-t", options.threads, "-r", options.repetitions, "-o",
+            "json", *test, *more]
     result = subprocess.run([str(word) for word in argv], capture_output=True, env=kit.harness.environment())
     if result.returncode != 0:
         raise SystemExit(f"llama-bench failed: {result.stderr.decode(errors='replace')[-500:]}")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """A model that streams from disk: how near to what the disk and the cores allow.
 
-  budgets    burthen bench at 25, 50, 75 and 100 % of the model's size: time of a token by the larger of reading and computing
-             it alone (T ratio), and whether more memory is ever slower
+  budgets    burthen bench at 25, 50, 75 and 100 % of the model's size: time of a token by the larger of reading and
+             computing it alone (T ratio), and whether more memory is ever slower
   sequences  at half of the model: four sequences in a pass against one, tokens a second of all of them
   prompt     at half of the model: a prompt of some 512 tokens against llama.cpp (mmap, no repacking) in a cgroup of the
              budget and 16 MiB, cold
@@ -18,7 +18,6 @@ import tempfile
 from support import adapters, kit
 
 PERCENT = (25, 50, 75, 100)
-PARTS = ("budgets", "sequences", "prompt", "loading")
 MB = 1e6
 
 
@@ -35,7 +34,8 @@ def budget_at(options, percent):
 
 def budgets(options):
     sizes = [budget_at(options, percent) for percent in PERCENT]
-    got = kit.burthen_bench(options.model, *common(options), "-r", options.rounds, "--vs-budget", ",".join(map(str, sizes)))
+    got = kit.burthen_bench(options.model, *common(options), "-r", options.rounds, "--vs-budget",
+                            ",".join(map(str, sizes)))
     speeds = [kit.median_of(row, "decode_tokens_per_s") or 0 for row in got["rows"]]
     slower = [f"{PERCENT[i + 1]} %" for i in range(len(speeds) - 1) if speeds[i + 1] < speeds[i]]
     return {"rows": got["rows"], "slower_than_with_less": slower}
@@ -47,13 +47,14 @@ def row_cell(row, figure, decimals=2, unit=1.0):
 
 
 def show_budgets(found):
-    kit.table(["budget", "MiB", "verdict", "decode tok/s", "T ratio", "bound", "MB/token", "bare MB/s", "prefill tok/s"],
+    kit.table(["budget", "MiB", "verdict", "decode tok/s", "T ratio", "bound", "MB/token", "bare MB/s",
+               "prefill tok/s"],
               [[f"{percent} %", row["budget_bytes"] // kit.MIB, row["verdict"], row_cell(row, "decode_tokens_per_s"),
                 row_cell(row, "roofline_ratio"), row["bound"] or "-", row_cell(row, "read_bytes_per_token", 1, MB),
                 row_cell(row, "bare_bytes_per_s", 0, MB), row_cell(row, "prefill_tokens_per_s", 1)]
                for percent, row in zip(PERCENT, found["rows"])])
     slower = found["slower_than_with_less"]
-    print(f"more memory is never slower: {'yes' if not slower else 'no, ' + ', '.join(slower) + ' is slower than the budget before'}\n")
+    print(f"slower than with less memory: {', '.join(slower) or 'none'}\n")
 
 
 # ---- sequences ----
@@ -64,22 +65,23 @@ def sequences(options):
     for i in range(options.rounds):
         for n in sorted(figures, reverse=i % 2 == 1):
             kit.note(options, f"{n} sequences, round {i + 1} of {options.rounds}")
-            got = kit.burthen_bench(options.model, *common(options), "-r", 1, "-np", n, "--ram-budget", budget_at(options, 50))
+            got = kit.burthen_bench(options.model, *common(options), "-r", 1, "-np", n, "--ram-budget",
+                                    budget_at(options, 50))
             figures[n].append(got["rows"][0])
     kit.note_end(options)
 
     def of(n, figure):
         return [kit.median_of(row, figure) for row in figures[n]]
 
-    rows = [{"n_parallel": n, **{name: kit.spread(of(n, name)) for name in
-                                 ("decode_tokens_per_s", "read_bytes_per_token", "prefill_tokens_per_s", "roofline_ratio")},
-             "decode_ratio": kit.ratios(of(n, "decode_tokens_per_s"), of(1, "decode_tokens_per_s"))} for n in figures]
+    names = ("decode_tokens_per_s", "read_bytes_per_token", "prefill_tokens_per_s", "roofline_ratio")
+    rows = [{"n_parallel": n, **{name: kit.spread(of(n, name)) for name in names},
+             "decode_ratio": kit.ratios(of(n, names[0]), of(1, names[0]))} for n in figures]
     return {"budget_bytes": budget_at(options, 50), "rows": rows}
 
 
 def show_sequences(found):
-    kit.table([f"sequences at {found['budget_bytes'] // kit.MIB} MiB", "decode tok/s, all", "by one alone", "MB/token", "T ratio",
-               "prefill tok/s, all"],
+    kit.table([f"sequences at {found['budget_bytes'] // kit.MIB} MiB", "decode tok/s, all", "by one alone", "MB/token",
+               "T ratio", "prefill tok/s, all"],
               [[row["n_parallel"], kit.cell(row["decode_tokens_per_s"]), kit.cell(row["decode_ratio"]),
                 kit.cell(row["read_bytes_per_token"], 1, MB), kit.cell(row["roofline_ratio"]),
                 kit.cell(row["prefill_tokens_per_s"], 1)] for row in found["rows"]])
@@ -95,7 +97,8 @@ def prompt(options):
 
     def ask_of(folder):
         # A word is up to two tokens; generation is not what is measured, but some runners print no speed without any.
-        return adapters.Ask(options.model, limit, kit.text_of(options.words), 2, 2 * options.words + 16, options.threads, True, folder)
+        return adapters.Ask(options.model, limit, kit.text_of(options.words), 2, 2 * options.words + 16,
+                            options.threads, True, folder)
 
     speeds = adapters.rounds(runners, ask_of, options.rounds)
     own = [s.prefill for s in speeds["burthen"]]
@@ -106,9 +109,11 @@ def prompt(options):
 
 
 def show_prompt(found):
-    kit.table([f"a prompt of {found['words']} words in {found['limit_bytes'] // kit.MIB} MiB", "prefill tok/s", "burthen / it", "failed"],
-              [[row["runner"], kit.cell(row["prefill_tokens_per_s"]), "" if row["runner"] == "burthen" else kit.cell(row["ratio"]),
-                ", ".join(row["failed"])] for row in found["rows"]])
+    kit.table([f"a prompt of {found['words']} words in {found['limit_bytes'] // kit.MIB} MiB", "prefill tok/s",
+               "burthen / it", "failed"],
+              [[row["runner"], kit.cell(row["prefill_tokens_per_s"]),
+                kit.cell(row["ratio"]) if row["runner"] != "burthen" else "", ", ".join(row["failed"])]
+               for row in found["rows"]])
 
 
 # ---- loading ----
@@ -117,26 +122,30 @@ def show_prompt(found):
 def load_once(options, stats):
     """Seconds, pinned bytes, and the reader's bandwidth a moment later."""
     kit.drop(options.model)
-    got = kit.burthen_bench(options.model, *common(options), "-r", 1, "--ram-budget", budget_at(options, 75), "--stats", stats)
+    got = kit.burthen_bench(options.model, *common(options), "-r", 1, "--ram-budget", budget_at(options, 75),
+                            "--stats", stats)
     row = got["rows"][0]
-    return json.loads(stats.read_text())["measured"]["load_s"], row["pinned_bytes"], kit.median_of(row, "bare_bytes_per_s")
+    load_s = json.loads(stats.read_text())["measured"]["load_s"]
+    return load_s, row["pinned_bytes"], kit.median_of(row, "bare_bytes_per_s")
 
 
 def loading(options):
     with tempfile.TemporaryDirectory() as folder:
         loads = [load_once(options, pathlib.Path(folder, "stats.json")) for _ in range(options.rounds)]
     least = [pinned / speed if speed else None for _, pinned, speed in loads]
-    return {"budget_bytes": budget_at(options, 75), "pinned_bytes": loads[-1][1], "load_s": kit.spread([s for s, _, _ in loads]),
-            "read_s": kit.spread(least), "ratio": kit.ratios([s for s, _, _ in loads], least)}
+    seconds = [s for s, _, _ in loads]
+    return {"budget_bytes": budget_at(options, 75), "pinned_bytes": loads[-1][1], "load_s": kit.spread(seconds),
+            "read_s": kit.spread(least), "ratio": kit.ratios(seconds, least)}
 
 
 def show_loading(found):
     kit.table([f"loading in {found['budget_bytes'] // kit.MIB} MiB", "pinned MiB", "seconds", "reading alone", "ratio"],
-              [["", found["pinned_bytes"] // kit.MIB, kit.cell(found["load_s"]), kit.cell(found["read_s"]), kit.cell(found["ratio"])]])
+              [["", found["pinned_bytes"] // kit.MIB, kit.cell(found["load_s"]), kit.cell(found["read_s"]),
+                kit.cell(found["ratio"])]])
 
 
-MEASURE = {"budgets": (budgets, show_budgets), "sequences": (sequences, show_sequences), "prompt": (prompt, show_prompt),
-           "loading": (loading, show_loading)}
+PARTS = {"budgets": (budgets, show_budgets), "sequences": (sequences, show_sequences), "prompt": (prompt, show_prompt),
+         "loading": (loading, show_loading)}
 
 
 def main():
@@ -151,9 +160,10 @@ def main():
     found = kit.begin(options, options.model)
     found.update(model=options.model.name, model_bytes=options.model.stat().st_size)
     if not options.json:
-        print(f"{options.model.name}, {found['model_bytes'] // kit.MIB} MiB; {options.prompt} tokens of prompt, then {options.tokens}\n")
+        print(f"{options.model.name}, {found['model_bytes'] // kit.MIB} MiB; {options.prompt} tokens of prompt, then "
+              f"{options.tokens}\n")
     for part in options.only.split(","):
-        measure, show = MEASURE[part]
+        measure, show = PARTS[part]
         found[part] = measure(options)
         if not options.json:
             show(found[part])

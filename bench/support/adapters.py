@@ -43,7 +43,8 @@ class Runner:
     find: callable  # () -> what command wants, or None
     command: callable  # (found, ask) -> argv
     read: callable  # (result, ask) -> (prefill, decode)
-    prepare: callable = None  # (found, ask): once, outside of the limit
+    prepare: callable = None  # (found, ask): before each run, outside of the limit
+    is_alone: bool = True  # one process, whose VmHWM is the runner's
 
 
 # ---- burthen ----
@@ -81,7 +82,8 @@ def llama_command(*more):
 def perf_read(result, ask):
     """Of libllama's own timings, which llama_cpp prints, too."""
     rate = r"{} time = .*?([0-9.]+) tokens per second"
-    found = [re.search(rate.format(name), result.stderr.decode(errors="replace")) for name in ("prompt eval", " {2,}eval")]
+    text = result.stderr.decode(errors="replace")
+    found = [re.search(rate.format(name), text) for name in ("prompt eval", " {2,}eval")]
     return tuple(float(match.group(1)) if match else None for match in found)
 
 
@@ -146,7 +148,7 @@ RUNNERS = (
     Runner("llama.cpp", llama_find, llama_command(), perf_read),
     Runner("llama.cpp-mmap", llama_find, llama_command("--no-repack"), perf_read),  # its best in a limit
     Runner("llama_cpp", binding_find, binding_command, perf_read),
-    Runner("ollama", lambda: shutil.which("ollama"), ollama_command, ollama_read, ollama_prepare),
+    Runner("ollama", lambda: shutil.which("ollama"), ollama_command, ollama_read, ollama_prepare, is_alone=False),
 )
 
 
@@ -162,11 +164,12 @@ def run(runner, found, ask):
     if result.status != 0:
         return Speeds(failed=f"exit {result.status}")
     prefill, decode = runner.read(result, ask)
-    return Speeds(prefill, decode, result.vm_hwm_bytes or 0, "" if decode else "no speed printed")
+    peak = result.vm_hwm_bytes if runner.is_alone else result.cgroup_peak_bytes  # page cache included in the latter
+    return Speeds(prefill, decode, peak or 0, "" if decode else "no speed printed")
 
 
 def rounds(runners, ask_of, n_rounds):
-    """Name -> list of Speeds, one a round, all runners in each round. runners: (Runner, found). ask_of: folder -> Ask."""
+    """Name -> list of Speeds, one for each round, in which all run. runners: (Runner, found). ask_of: folder -> Ask."""
     speeds = {runner.name: [] for runner, _ in runners}
     with tempfile.TemporaryDirectory() as base:
         for i in range(n_rounds):

@@ -20,6 +20,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/support"))
 import cgroup_box  # noqa: E402
 import harness  # noqa: E402
+import prose  # noqa: E402
 
 MIB = harness.MIB
 SKIP = harness.SKIP
@@ -172,9 +173,8 @@ def warm(path):
 
 
 def text_of(n_words):
-    """A prompt of so many words."""
-    words = harness.PROMPT.split()
-    return " ".join((words * (n_words // len(words) + 1))[:n_words])
+    """A prompt of so many words: no two sentences alike, so that nothing in it can be guessed from what came before."""
+    return prose.words(n_words)
 
 
 def burthen_bench(model, *args):
