@@ -181,9 +181,10 @@ def burthen_bench(model, *args):
     """The answer of `burthen bench --json`. A refusal ends the script: nothing can be measured."""
     argv = [BURTHEN, "bench", model, "--json", "-q", *args]
     result = subprocess.run([str(word) for word in argv], capture_output=True, env=harness.environment())
+    if result.returncode == 3:  # refused: the answer is a plan
+        raise SystemExit(f"{shlex.join(map(str, argv))}: {json.loads(result.stdout)['refusal']['message']}")
     if result.returncode != 0:
-        raise SystemExit(f"{shlex.join(map(str, argv))} failed ({result.returncode}): "
-                         f"{result.stderr.decode(errors='replace')[-800:]}{result.stdout.decode()[:800]}")
+        raise SystemExit(f"{shlex.join(map(str, argv))} failed: {result.stderr.decode(errors='replace')[-800:]}")
     return json.loads(result.stdout)
 
 
