@@ -15,6 +15,7 @@ from support import plot as plots
 def row_of(name, speeds, ours):
     return {
         "runner": name,
+        "runs": len(speeds),
         "failed": [s.failed for s in speeds if s.failed],
         "decode_tokens_per_s": kit.spread([s.decode for s in speeds]),
         "prefill_tokens_per_s": kit.spread([s.prefill for s in speeds]),
@@ -27,7 +28,7 @@ def row_of(name, speeds, ours):
 def show(limit, rows):
     lines = []
     for row in rows:
-        failed = f"{len(row['failed'])} times {row['failed'][0]}" if row["failed"] else ""
+        failed = f"{row['failed'][0]} ({len(row['failed'])} of {row['runs']})" if row["failed"] else ""
         by = [kit.cell(row[f"{part}_ratio"]) if row["runner"] != "burthen" else "" for part in ("decode", "prefill")]
         lines.append([row["runner"], kit.cell(row["decode_tokens_per_s"]), by[0],
                       kit.cell(row["prefill_tokens_per_s"]), by[1], row["peak_bytes"] // kit.MIB, failed])
