@@ -33,7 +33,7 @@ uninstall: ## remove what the last install put under PREFIX
 	@sh tools/uninstall.sh build/release/install_manifest.txt "$(DESTDIR)" "$(PREFIX)"
 
 bench: ## every measurement of bench/ (long; the numbers of docs/measurements.md)
-	@sh tools/setup.sh check
+	@sh tools/setup.sh bench
 	@sh tools/build.sh release burthen
 	@sh tools/bench.sh
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
 #
-# usage: tools/setup.sh build|demo|check
+# usage: tools/setup.sh build|demo|check|bench
 #   build  packages and llama.cpp          demo  and the demo model          check  and what the tests need
+#   bench  and what the measurements need
 #
 # Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
 # aside and renamed into place, so that an interrupted run leaves nothing half done. What a directory was made from
@@ -16,9 +17,9 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-build}
 case $mode in
-build | demo | check) ;;
+build | demo | check | bench) ;;
 *)
-    echo "usage: tools/setup.sh build|demo|check" >&2
+    echo "usage: tools/setup.sh build|demo|check|bench" >&2
     exit 2
     ;;
 esac
@@ -34,6 +35,11 @@ packages="build-essential ca-certificates ccache cmake libedit-dev libjansson-de
           python3 python3-pip uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
 check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev"
+bench_packages="fio"
+if [ "$mode" = bench ]; then
+    packages="$packages $bench_packages"
+    mode=check # all that the tests need, too
+fi
 if [ "$mode" = check ]; then packages="$packages $check_packages"; fi
 
 say() { printf 'set-up: %s\n' "$*" >&2; }

@@ -61,6 +61,13 @@ static bt_status check_context(bt_engine *engine, const bt_plan *plan, const voi
 
 /* ---- the row ---------------------------------------------------------------------------------------------------- */
 
+/* Of a pass that a token of each sequence shares: of as many as a micro-batch holds (bt_session_decode_each). */
+static uint64_t token_bytes(const bt_plan *plan, uint32_t n_parallel) {
+    uint64_t n_group = bt_max_u64(bt_min_u64(plan->n_ubatch, plan->n_batch), 1);
+    uint64_t n_passes = (n_parallel + n_group - 1) / n_group;
+    return bt_sat_mul_u64(plan->read_bytes_per_pass, n_passes) / n_parallel;
+}
+
 static void describe(const bt_running *running, bt_bench *bench) {
     const bt_plan *plan = &running->plan;
     const bt_facts *facts = running->facts;
@@ -72,7 +79,8 @@ static void describe(const bt_running *running, bt_bench *bench) {
     row->budget_bytes = plan->budget_bytes;
     row->verdict = plan->verdict;
     row->planned_bytes = plan->planned_bytes;
-    row->planned_read_bytes = plan->read_bytes_per_pass;
+    row->n_parallel = (uint32_t)bt_max_u64(plan->n_parallel, 1);
+    row->planned_read_bytes = token_bytes(plan, row->n_parallel);
     row->n_ctx = plan->n_ctx;
     row->n_ubatch = plan->n_ubatch;
     row->n_threads = plan->n_threads;
@@ -86,7 +94,7 @@ static void describe(const bt_running *running, bt_bench *bench) {
 
 static bt_status repeat(bt_running *running, const int32_t *tokens, bt_bench *bench, bt_error *err) {
     bt_bench_row *row = &bench->rows[0];
-    bt_status status = bt_bench_warm_up(running->session, tokens, err);
+    bt_status status = bt_bench_warm_up(running->session, tokens, row->n_prompt + row->n_gen, err);
     for (uint32_t i = 0; i < bench->n_repetitions && status == BT_OK; i++) {
         bt_terminal_bar(&running->terminal, "measuring", i, bench->n_repetitions);
         status = bt_bench_repeat(running->engine, running->session, tokens, row->n_prompt, row->n_gen,
@@ -101,10 +109,11 @@ static bt_status measure(bt_running *running, bt_bench *bench, bt_error *err) {
     bt_bench_row *row = &bench->rows[0];
     describe(running, bench);
     BT_TRY(fit_prompt(running->options, sequence_ctx(&running->plan), &row->n_prompt, err));
-    uint32_t n = row->n_prompt + row->n_gen;
+    uint32_t n_each = row->n_prompt + row->n_gen; /* all of them fit in the context */
+    uint32_t n = n_each * row->n_parallel;
     int32_t *tokens = bt_heap_array(n, sizeof *tokens);
     if (!tokens) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for %u tokens", n);
-    bt_status status = bt_bench_tokens(running->engine, n, tokens, err);
+    bt_status status = bt_bench_tokens(running->engine, row->n_parallel, n_each, tokens, err);
     if (status == BT_OK) status = repeat(running, tokens, bench, err);
     bt_heap_free(tokens);
     return status;
@@ -113,12 +122,12 @@ static bt_status measure(bt_running *running, bt_bench *bench, bt_error *err) {
 /* ---- what is said ----------------------------------------------------------------------------------------------- */
 
 static void count(const bt_bench_row *row, bt_measured *measured) {
-    measured->prompt_tokens = row->n_prompt;
-    measured->generated_tokens = row->n_gen;
+    measured->prompt_tokens = row->n_prompt * row->n_parallel;
+    measured->generated_tokens = row->n_gen * row->n_parallel;
     measured->prefill_tokens_per_s = bt_bench_spread_of(row, BT_BENCH_PREFILL).median;
     measured->decode_tokens_per_s = bt_bench_spread_of(row, BT_BENCH_DECODE).median;
     measured->roofline_ratio = bt_bench_spread_of(row, BT_BENCH_RATIO).median;
-    if (measured->prefill_tokens_per_s > 0) measured->ttft_s = row->n_prompt / measured->prefill_tokens_per_s;
+    if (measured->prefill_tokens_per_s > 0) measured->ttft_s = measured->prompt_tokens / measured->prefill_tokens_per_s;
 }
 
 static int keep(bt_running *running, const bt_bench *bench, bt_measured *measured) {

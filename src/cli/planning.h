@@ -21,7 +21,8 @@ BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const
 /* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. */
 BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                          bt_arena *arena, bt_plan *ret_plan, bt_error *err);
-/* Rows of logits that generation needs: one; where tokens are guessed, the plan has more (n_draft). */
+/* Rows of logits that generation needs: one of each sequence, which libllama keeps in any case; where tokens are
+ * guessed, the plan has more (n_draft). */
 uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
 /* Price by dry run, then decide. base_bytes: what this process holds before a model is opened; outputs: rows of logits
  * the command needs. Speeds that the machine does not know are measured and put there, unless it came from a file. */

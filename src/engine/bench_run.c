@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_run.c: a prompt and an answer of made-up tokens, timed.
+ * bench_run.c: a prompt and an answer of made-up tokens, timed, of one sequence or of several at once.
  *
  *     clear | prompt | settle, bare passes | token token token ... | settle, bare passes
  *             -------                        ---------------------
@@ -48,23 +48,25 @@ static int32_t draw(const struct llama_vocab *vocab, uint32_t n_vocab, uint64_t 
     return -1;
 }
 
-bt_status bt_bench_tokens(bt_engine *engine, uint32_t n, int32_t *ret_tokens, bt_error *err) {
+bt_status bt_bench_tokens(bt_engine *engine, uint32_t n_sequences, uint32_t n_each, int32_t *ret_tokens,
+                          bt_error *err) {
     const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
     uint64_t state = SEED;
-    for (uint32_t i = 0; i < n; i++) {
+    bool begins = llama_vocab_get_add_bos(vocab) && llama_vocab_bos(vocab) >= 0;
+    for (size_t i = 0; i < (size_t)n_sequences * n_each; i++) {
         ret_tokens[i] = n_vocab > 0 ? draw(vocab, (uint32_t)n_vocab, &state) : -1;
         if (ret_tokens[i] < 0)
             return bt_fail(err, BT_E_UNSUPPORTED, "bench_vocab", BT_MEASURE_ITEMS, 1, 0,
                            "the model has no tokens of text to measure with");
+        if (begins && i % n_each == 0) ret_tokens[i] = llama_vocab_bos(vocab);
     }
-    if (n > 0 && llama_vocab_get_add_bos(vocab) && llama_vocab_bos(vocab) >= 0) ret_tokens[0] = llama_vocab_bos(vocab);
     return BT_OK;
 }
 
-bt_status bt_bench_warm_up(bt_session *session, const int32_t *tokens, bt_error *err) {
+bt_status bt_bench_warm_up(bt_session *session, const int32_t *tokens, uint32_t n_each, bt_error *err) {
     bt_session_clear(session);
-    return bt_session_decode(session, tokens, 1, NULL, err);
+    return bt_session_decode_each(session, tokens, n_each, 1, err);
 }
 
 /* ---- what is counted -------------------------------------------------------------------------------------------- */
@@ -72,13 +74,14 @@ bt_status bt_bench_warm_up(bt_session *session, const int32_t *tokens, bt_error 
 typedef struct counters {
     bt_device_stats device;
     bt_reader_stats reader;
-    uint64_t major_faults;
+    uint64_t major_faults, passes;
 } counters;
 
-static void counters_read(bt_engine *engine, counters *ret) {
+static void counters_read(bt_engine *engine, const bt_session *session, counters *ret) {
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     ret->major_faults = memory.major_faults.value;
+    ret->passes = bt_session_passes(session);
     bt_device_stats_read(bt_engine_device(engine), &ret->device);
     bt_reader_stats_read(bt_engine_reader(engine), &ret->reader);
 }
@@ -97,31 +100,32 @@ static bt_status bare_passes(bt_engine *engine, bt_bench_repetition *ret, bt_err
     return BT_OK;
 }
 
-static bt_status decode_all(bt_session *session, const int32_t *tokens, uint32_t n, bt_error *err) {
-    for (uint32_t i = 0; i < n; i++) {
-        BT_TRY(bt_session_decode(session, &tokens[i], 1, NULL, err));
-        llama_synchronize(bt_session_context(session)); /* as asking for the logits would */
-    }
+/* n tokens of each sequence, and until they are computed: as asking for the logits would. */
+static bt_status decode(bt_session *session, const int32_t *tokens, uint32_t n_each, uint32_t n, bt_error *err) {
+    BT_TRY(bt_session_decode_each(session, tokens, n_each, n, err));
+    llama_synchronize(bt_session_context(session));
     return BT_OK;
 }
 
 bt_status bt_bench_repeat(bt_engine *engine, bt_session *session, const int32_t *tokens, uint32_t n_prompt,
                           uint32_t n_gen, bt_bench_repetition *ret, bt_error *err) {
     bt_bench_repetition r = {0};
+    uint32_t n_each = n_prompt + n_gen;
     counters before;
     counters after;
     bt_session_clear(session);
     uint64_t start_ns = bt_os_now_ns();
-    BT_TRY(bt_session_decode(session, tokens, n_prompt, NULL, err));
-    llama_synchronize(bt_session_context(session));
+    BT_TRY(decode(session, tokens, n_each, n_prompt, err));
     r.prompt_ns = bt_os_now_ns() - start_ns;
     BT_TRY(bare_passes(engine, &r, err));
-    counters_read(engine, &before);
+    counters_read(engine, session, &before);
     start_ns = bt_os_now_ns();
-    BT_TRY(decode_all(session, tokens + n_prompt, n_gen, err));
+    for (uint32_t i = n_prompt; i < n_each; i++)
+        BT_TRY(decode(session, tokens + i, n_each, 1, err));
     r.decode_ns = bt_os_now_ns() - start_ns;
     BT_TRY(bt_device_read_settle(bt_engine_device(engine), err));
-    counters_read(engine, &after);
+    counters_read(engine, session, &after);
+    r.passes = after.passes - before.passes;
     r.read_bytes = after.reader.read_bytes - before.reader.read_bytes;
     r.busy_ns = after.reader.busy_ns - before.reader.busy_ns;
     r.wait_ns = after.device.wait_ns - before.device.wait_ns;

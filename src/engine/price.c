@@ -87,8 +87,16 @@ static bool read_all(int fd, void *data, size_t bytes) {
 
 /* ---- grandchild: one point ---- */
 
+/* A token of each sequence in one pass, beside what one sequence alone takes: other graphs, with a row for each. */
+static bt_status fill_each(bt_session *session, const int32_t *tokens, uint32_t n, bt_error *err) {
+    bt_session_clear(session);
+    if (n > 1) BT_TRY(bt_session_decode_each(session, tokens, 0, n - 1, err));
+    return bt_session_decode_each(session, tokens, 0, 1, err);
+}
+
 /* Any token will do: nothing is computed. One call, as a long prompt is one call: libllama's own lists grow with it.
- * All tokens are of one sequence, which has its share of the context. An encoder takes one micro-batch, and forgets. */
+ * All tokens are of one sequence, which has its share of the context, before those of several are. An encoder takes one
+ * micro-batch, and forgets. */
 static bt_status fill_context(bt_session *session, const bt_facts *facts, const bt_session_params *params,
                               bt_error *err) {
     uint32_t n_ubatch = params->n_ubatch, n_outputs_max = params->n_outputs_max;
@@ -103,7 +111,11 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
         wants[i] = facts->encoder || i + n_outputs_max >= n;
     BT_TRY(bt_session_decode(session, tokens, n, wants, err));
     if (facts->encoder) return BT_OK;
-    return bt_session_decode(session, tokens, 1, NULL, err); /* what was taken goes with the process */
+    BT_TRY(bt_session_decode(session, tokens, 1, NULL, err));
+    if (params->n_parallel == 1) return BT_OK;
+    /* what was taken goes with the process */
+    bool all_whole = (uint64_t)n_ctx * params->n_parallel <= FILL_TOKENS_MAX;
+    return fill_each(session, tokens, all_whole ? n + 1 : (uint32_t)bt_min_u64(n_ubatch, n_ctx), err);
 }
 
 /* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */

@@ -211,18 +211,23 @@ static bt_status decode_failure(bt_session *session, int32_t result, bt_error *e
     return bt_fail(err, BT_E_DEVICE, "llama_decode", BT_MEASURE_NONE, 0, 0, "llama.cpp failed to decode (%d)", result);
 }
 
+static void batch_add(struct llama_batch *batch, int32_t token, uint32_t pos, uint32_t sequence, bool wants_logits) {
+    int32_t i = batch->n_tokens++;
+    batch->token[i] = token;
+    batch->pos[i] = (llama_pos)pos;
+    batch->n_seq_id[i] = 1;
+    batch->seq_id[i][0] = (llama_seq_id)sequence;
+    batch->logits[i] = (int8_t)wants_logits;
+}
+
 /* One call of llama_decode: at most n_batch tokens. */
 static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_t n, const uint8_t *wants_logits,
                              bool is_last, bt_error *err) {
     struct llama_batch *batch = &session->batch;
-    batch->n_tokens = (int32_t)n;
-    for (uint32_t i = 0; i < n; i++) {
-        batch->token[i] = tokens[i];
-        batch->pos[i] = (llama_pos)(session->n_used + i);
-        batch->n_seq_id[i] = 1;
-        batch->seq_id[i][0] = 0;
-        batch->logits[i] = wants_logits ? (int8_t)(wants_logits[i] != 0) : (int8_t)(is_last && i + 1 == n);
-    }
+    batch->n_tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        batch_add(batch, tokens[i], session->n_used + i, 0,
+                  wants_logits ? wants_logits[i] != 0 : is_last && i + 1 == n);
     int32_t result = llama_decode(session->context, *batch);
     if (result != 0) return decode_failure(session, result, err);
     session->n_used += n;
@@ -230,12 +235,15 @@ static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_
     return BT_OK;
 }
 
+static bt_status check_room(const bt_session *session, uint32_t n, bt_error *err) {
+    if (n <= session->n_ctx - session->n_used) return BT_OK;
+    return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n, session->n_ctx,
+                   "%u tokens do not fit: %u of the context's %u are used", n, session->n_used, session->n_ctx);
+}
+
 bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n, const uint8_t *wants_logits,
                             bt_error *err) {
-    if (n > session->n_ctx - session->n_used)
-        return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, (uint64_t)session->n_used + n,
-                       session->n_ctx, "%u tokens do not fit: %u of the context's %u are used", n, session->n_used,
-                       session->n_ctx);
+    BT_TRY(check_room(session, n, err));
     BT_TRY(bt_engine_check(session->engine, err));
     for (uint32_t done = 0; done < n;) {
         uint32_t some = (uint32_t)bt_min_u64(n - done, session->params.n_batch);
@@ -243,6 +251,47 @@ bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t
         BT_TRY(decode_some(session, tokens + done, some, wants, done + some == n, err));
         done += some;
     }
+    return BT_OK;
+}
+
+/* Sequences [first, end) of a batch, and the tokens [from, from + n) of each. */
+typedef struct group {
+    const int32_t *tokens;
+    uint32_t stride, first, end, from, n;
+    bool is_last;
+} group;
+
+/* One call of llama_decode. Its micro-batches hold as many tokens of one sequence as of another. */
+static bt_status decode_group(bt_session *session, const group *g, bt_error *err) {
+    struct llama_batch *batch = &session->batch;
+    uint32_t n_each = session->params.n_ubatch / (g->end - g->first); /* in a micro-batch */
+    batch->n_tokens = 0;
+    for (uint32_t s = g->first; s < g->end; s++)
+        for (uint32_t i = 0; i < g->n; i++)
+            batch_add(batch, g->tokens[(size_t)s * g->stride + g->from + i], session->n_used + g->from + i, s,
+                      g->is_last && i + 1 == g->n);
+    int32_t result = llama_decode(session->context, *batch);
+    if (result != 0) return decode_failure(session, result, err);
+    session->n_passes += (g->n + n_each - 1) / n_each;
+    return BT_OK;
+}
+
+/* libllama would put one sequence more than there are rows into a micro-batch: so many are not handed over at once. */
+bt_status bt_session_decode_each(bt_session *session, const int32_t *tokens, uint32_t stride, uint32_t n,
+                                 bt_error *err) {
+    const bt_session_params *p = &session->params;
+    uint32_t n_group = (uint32_t)bt_min_u64(p->n_parallel, bt_min_u64(p->n_ubatch, p->n_batch));
+    BT_TRY(check_room(session, n, err));
+    BT_TRY(bt_engine_check(session->engine, err));
+    for (uint32_t first = 0; first < p->n_parallel; first += n_group) {
+        group g = {tokens, stride, first, (uint32_t)bt_min_u64(first + n_group, p->n_parallel), 0, 0, false};
+        for (; g.from < n; g.from += g.n) {
+            g.n = (uint32_t)bt_min_u64(n - g.from, p->n_batch / n_group);
+            g.is_last = g.from + g.n == n;
+            BT_TRY(decode_group(session, &g, err));
+        }
+    }
+    session->n_used += n;
     return BT_OK;
 }
 

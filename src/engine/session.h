@@ -26,16 +26,23 @@ BT_MUST_CHECK bt_status bt_session_open(bt_engine *engine, const bt_session_para
                                         bt_error *err);
 void bt_session_close(bt_session *session); /* NULL is fine */
 struct llama_context *bt_session_context(bt_session *session);
-uint32_t bt_session_n_ctx(const bt_session *session); /* effective, of one sequence */
-uint32_t bt_session_n_used(const bt_session *session);
+uint32_t bt_session_n_ctx(const bt_session *session);  /* effective, of one sequence */
+uint32_t bt_session_n_used(const bt_session *session); /* of one sequence */
 
 /* Append tokens; logits are kept for the last one, or for those with a nonzero byte in wants_logits (n entries).
  * BT_E_LIMIT, code "context_full", when they do not fit; BT_E_CANCELLED when stopped; BT_E_IO and others as the device
  * reports. The session can be used again after any failure, from bt_session_clear. */
 BT_MUST_CHECK bt_status bt_session_decode(bt_session *session, const int32_t *tokens, uint32_t n,
                                           const uint8_t *wants_logits, bt_error *err);
-/* The same for tokens that were guessed, at most BT_TOKEN_BY_TOKEN_MAX of them, with logits for each: to the bit those
- * of single steps where no border of 256 cells lies between them (after bt_device_learn_same_rows, or slower). */
+/* Append n tokens to each sequence of the context: those of sequence s are at tokens + s * stride. As many sequences
+ * as a micro-batch has rows are computed together, one pass for all of them; logits are kept for the last token of
+ * each, those of the last such group. Sequences are as long as one another: from bt_session_clear on, they grow by this
+ * call only. Failures as above. */
+BT_MUST_CHECK bt_status bt_session_decode_each(bt_session *session, const int32_t *tokens, uint32_t stride, uint32_t n,
+                                               bt_error *err);
+/* The same as bt_session_decode for tokens that were guessed, at most BT_TOKEN_BY_TOKEN_MAX of them, with logits for
+ * each: to the bit those of single steps where no border of 256 cells lies between them (after
+ * bt_device_learn_same_rows, or slower). */
 BT_MUST_CHECK bt_status bt_session_verify(bt_session *session, const int32_t *tokens, uint32_t n, bt_error *err);
 /* Whether tokens can be taken back one by one: not from a recurrent state. */
 bool bt_session_goes_back(const bt_session *session);

@@ -37,10 +37,12 @@
 #define HEAP_ENCODER_BYTES (448 * KIB) /* the same of an encoder, which has no cache */
 /* A token of a batch in libllama's lists; batches are of 2048 tokens, which are part of what is fixed, or as large as
  * the micro-batch. */
-#define HEAP_TOKEN_BYTES  UINT64_C(400)
-#define BATCH_TOKENS      UINT64_C(2048)
-#define HEAP_SLOT_BYTES   UINT64_C(1300)
-#define HEAP_TENSOR_BYTES UINT64_C(1100)
+#define HEAP_TOKEN_BYTES UINT64_C(400)
+#define BATCH_TOKENS     UINT64_C(2048)
+/* A sequence beside the first, in its lists: over 12 shapes with 8 to 32 sequences, 25 to 65 KiB. */
+#define HEAP_SEQUENCE_BYTES (64 * KIB)
+#define HEAP_SLOT_BYTES     UINT64_C(1300)
+#define HEAP_TENSOR_BYTES   UINT64_C(1100)
 /* A cell of a cache is also an entry of libllama's lists: position, shift, and a bit for each of 256 sequences. */
 #define CELL_BYTES UINT64_C(64)
 /* Work area of ggml's tiled matrix product, each thread (research notes, llama.cpp 3.4). */
@@ -62,6 +64,7 @@ typedef struct widths {
     uint64_t ff, expert_ff, shared_ff, n_expert, n_used;
     uint64_t ff_parts, expert_parts; /* results that live at once: gate, up and product are 3, without a gate 1 */
     uint64_t ssm_in, ssm_conv, ssm_inner;
+    uint64_t ssm_kept;           /* of a sequence's last inputs, that its convolution begins with */
     uint64_t delta;              /* rows of a delta net's queries, keys, values and gate */
     uint64_t state;              /* elements of a sequence, largest block */
     uint64_t per_layer, streams; /* Gemma 3n and 4: embeddings of all blocks; AltUp streams */
@@ -103,7 +106,10 @@ static void see_feed_forward(widths *w, const char *part, const bt_tensor *t) {
 
 static void see_recurrent(widths *w, const char *part, const bt_tensor *t) {
     if (strcmp(part, "ssm_in.weight") == 0 || strcmp(part, "shortconv.in_proj.weight") == 0) grow(&w->ssm_in, t->ne[1]);
-    if (strcmp(part, "ssm_conv1d.weight") == 0) grow(&w->ssm_conv, t->ne[1]);
+    if (strcmp(part, "ssm_conv1d.weight") == 0) {
+        grow(&w->ssm_conv, t->ne[1]);
+        grow(&w->ssm_kept, bt_sat_mul_u64(t->ne[0] > 0 ? t->ne[0] - 1 : 0, t->ne[1]));
+    }
     if (strcmp(part, "ssm_out.weight") == 0) grow(&w->ssm_inner, t->ne[0]);
     if (strcmp(part, "attn_gate.weight") == 0) grow(&w->delta, t->ne[1]);
     if (strcmp(part, "time_mix_lerp_fused.weight") == 0) grow(&w->wkv_lerps, t->ne[3]);
@@ -250,7 +256,8 @@ static uint64_t fullest_moment(const widths *w, const bt_facts *facts, uint64_t 
     grow(&mixer, delta_moment(w));
     grow(&mixer, wkv_moment(w));
     uint64_t copies = w->ssm_in > 0 ? 1 : n_parallel > 1 ? 3 : 2;
-    uint64_t states = bt_sat_mul_u64(copies * F32 * n_parallel, w->state);
+    uint64_t kept = w->ssm_in > 0 ? w->ssm_kept : 0;
+    uint64_t states = bt_sat_mul_u64(F32 * n_parallel, bt_sat_add_u64(bt_sat_mul_u64(copies, w->state), kept));
     mixer = bt_sat_add_u64(bt_sat_mul_u64(F32 * n_ubatch, mixer), states);
     return bt_max_u64(most, mixer);
 }
@@ -306,11 +313,12 @@ static uint64_t node_slots(const bt_facts *facts, uint64_t n_ubatch) {
     return bt_max_u64(1024, UINT64_C(8) * facts->n_tensors);
 }
 
-static uint64_t heap_bytes(const bt_facts *facts, uint64_t n_ubatch) {
+static uint64_t heap_bytes(const bt_facts *facts, uint64_t n_ubatch, uint64_t n_parallel) {
     uint64_t slots = bt_sat_mul_u64(HEAP_SLOT_BYTES, node_slots(facts, n_ubatch));
     uint64_t fixed = facts->encoder ? HEAP_ENCODER_BYTES : HEAP_FIXED_BYTES;
     uint64_t listed = facts->encoder ? n_ubatch : bt_sat_sub_u64(n_ubatch, BATCH_TOKENS);
     fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_TOKEN_BYTES, listed));
+    if (!facts->encoder) fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_SEQUENCE_BYTES, n_parallel - 1));
     return bt_sat_add_u64(fixed, bt_sat_add_u64(slots, HEAP_TENSOR_BYTES * facts->n_tensors));
 }
 
@@ -373,7 +381,7 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
     uint64_t mask = (flash ? 2 : F32) * n_ubatch;
     cost.fixed_bytes = bt_sat_mul_u64(tokens, w.embd); /* the input that embeddings could be given by */
     cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, work_bytes(facts, &w, n_ubatch, n_threads));
-    cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, heap_bytes(facts, n_ubatch));
+    cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, heap_bytes(facts, n_ubatch, n_parallel));
     if (has.full) cost.per_ctx_bytes = per_stream(mask, n_streams) + CELL_BYTES;
     if (has.windows) cost.per_window_bytes = per_stream(mask, n_streams) + CELL_BYTES;
     if (w.index > 0)

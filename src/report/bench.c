@@ -3,7 +3,8 @@
  *
  * The roofline ratio is the time of a token by what it takes at least: the time in which its bytes are read by the
  * reader alone, or the time in which it is computed, whichever is longer (docs/design.md section 15). Where nothing is
- * read it is the time by computing alone. Repetitions are few and the machine is shared, so a row is a median with the
+ * read it is the time by computing alone. Several sequences share a pass: a token is one of any of them, so each costs
+ * its part of the pass. Repetitions are few and the machine is shared, so a row is a median with the
  * least and the most beside it, never a mean. */
 #include "report/bench.h"
 
@@ -33,13 +34,20 @@ static double ratio(const bt_bench_repetition *r) {
     return least > 0 ? (double)r->decode_ns / least : (double)NAN;
 }
 
+uint32_t bt_bench_sequences(const bt_bench *bench) {
+    for (uint32_t i = 0; i < bench->n_rows; i++)
+        if (bench->rows[i].n_repetitions > 0) return bench->rows[i].n_parallel;
+    return 1;
+}
+
 double bt_bench_figure_of(const bt_bench_row *row, const bt_bench_repetition *r, bt_bench_figure figure) {
-    double n_gen = row->n_gen;
+    uint64_t n_sequences = row->n_parallel;
+    double n_gen = (double)(row->n_gen * n_sequences);
     switch (figure) {
     case BT_BENCH_PREFILL:
-        return rate(row->n_prompt, r->prompt_ns);
+        return rate(row->n_prompt * n_sequences, r->prompt_ns);
     case BT_BENCH_DECODE:
-        return rate(row->n_gen, r->decode_ns);
+        return rate(row->n_gen * n_sequences, r->decode_ns);
     case BT_BENCH_BYTES:
         return (double)r->read_bytes / n_gen;
     case BT_BENCH_READ:

@@ -11,10 +11,11 @@
 #define BT_BENCH_ROW_MAX        32u  /* budgets in one table or plot that can still be told apart */
 #define BT_BENCH_REPETITION_MAX 100u /* of a row */
 
-/* One prompt and the tokens after it. */
+/* One prompt and the tokens after it, of each sequence. */
 typedef struct bt_bench_repetition {
     uint64_t prompt_ns, decode_ns;
     /* while decoding */
+    uint64_t passes;              /* in each a token of every sequence, or of as many as a micro-batch holds */
     uint64_t read_bytes, busy_ns; /* by the reader; time with a request in flight */
     uint64_t wait_ns, compute_ns; /* for units; in the CPU backend */
     uint64_t major_faults;
@@ -29,8 +30,8 @@ typedef struct bt_bench_row {
     uint64_t planned_bytes, peak_bytes; /* peak: VmHWM, of the process that measured */
     uint64_t pinned_bytes, streamed_bytes; /* of the units that every token uses */
     uint64_t planned_read_bytes;           /* for each token */
-    uint32_t n_ctx, n_ubatch, n_threads;
-    uint32_t n_prompt, n_gen;
+    uint32_t n_ctx, n_ubatch, n_threads, n_parallel;
+    uint32_t n_prompt, n_gen; /* of each of n_parallel sequences */
     uint32_t n_repetitions;
     bt_bench_repetition repetitions[BT_BENCH_REPETITION_MAX];
 } bt_bench_row;
@@ -65,6 +66,8 @@ typedef enum bt_bench_figure {
 } bt_bench_figure;
 extern const char *const bt_bench_figure_names[BT_BENCH_FIGURE_COUNT];
 
+/* Sequences at once, of the rows that ran; 1 where none did. */
+uint32_t bt_bench_sequences(const bt_bench *bench);
 /* NaN where it is not known: a bandwidth where nothing was read. */
 double bt_bench_figure_of(const bt_bench_row *row, const bt_bench_repetition *repetition, bt_bench_figure figure);
 

@@ -20,6 +20,7 @@ static void put_repetition(bt_json_out *out, json_t *array, const bt_bench_repet
     json_t *o = bt_json_add_object(out, array);
     bt_json_put_u64(out, o, "prompt_ns", r->prompt_ns);
     bt_json_put_u64(out, o, "decode_ns", r->decode_ns);
+    bt_json_put_u64(out, o, "passes", r->passes);
     bt_json_put_u64(out, o, "read_bytes", r->read_bytes);
     bt_json_put_u64(out, o, "busy_ns", r->busy_ns);
     bt_json_put_u64(out, o, "wait_ns", r->wait_ns);
@@ -65,6 +66,7 @@ static void put_row(bt_json_out *out, json_t *array, const bt_bench_row *row) {
     bt_json_put_known(out, o, "ctx", (bt_known){ran, row->n_ctx});
     bt_json_put_known(out, o, "n_ubatch", (bt_known){ran, row->n_ubatch});
     bt_json_put_known(out, o, "threads", (bt_known){ran, row->n_threads});
+    bt_json_put_known(out, o, "n_parallel", (bt_known){ran, row->n_parallel});
     bt_json_put_known(out, o, "prompt_tokens", (bt_known){ran, row->n_prompt});
     bt_json_put_known(out, o, "generated_tokens", (bt_known){ran, row->n_gen});
     bt_json_put_known(out, o, "planned_bytes", (bt_known){ran, row->planned_bytes});
@@ -119,6 +121,7 @@ bt_status bt_bench_json(const bt_bench *bench, const bt_facts *facts, const bt_m
 static void read_repetition(bt_json_in *in, const json_t *o, bt_bench_repetition *r) {
     (void)bt_json_u64(in, o, "prompt_ns", &r->prompt_ns);
     (void)bt_json_u64(in, o, "decode_ns", &r->decode_ns);
+    (void)bt_json_u64(in, o, "passes", &r->passes);
     (void)bt_json_u64(in, o, "read_bytes", &r->read_bytes);
     (void)bt_json_u64(in, o, "busy_ns", &r->busy_ns);
     (void)bt_json_u64(in, o, "wait_ns", &r->wait_ns);
@@ -139,6 +142,7 @@ static void read_row(bt_json_in *in, const json_t *o, bt_bench_row *row) {
     (void)bt_json_u32(in, o, "ctx", COUNT_MAX, &row->n_ctx);
     (void)bt_json_u32(in, o, "n_ubatch", COUNT_MAX, &row->n_ubatch);
     (void)bt_json_u32(in, o, "threads", COUNT_MAX, &row->n_threads);
+    (void)bt_json_u32(in, o, "n_parallel", COUNT_MAX, &row->n_parallel);
     (void)bt_json_u32(in, o, "prompt_tokens", COUNT_MAX, &row->n_prompt);
     (void)bt_json_u32(in, o, "generated_tokens", COUNT_MAX, &row->n_gen);
     (void)bt_json_u64(in, o, "planned_bytes", &row->planned_bytes);

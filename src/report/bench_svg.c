@@ -222,8 +222,10 @@ static void add_legend_refused(bt_text *out, const bt_bench *bench, double x, do
 static void add_title(bt_text *out, const bt_bench *bench, const char *file) {
     bt_text_addf(out, "<text class=\"ink title\" x=\"%.1f\" y=\"24\">", LEFT);
     add_escaped(out, file);
-    bt_text_addf(out, "</text>\n<text class=\"faint\" x=\"%.1f\" y=\"42\">%u tokens of prompt, %u more one by one; ",
-                 LEFT, bench->n_prompt, bench->n_gen);
+    bt_text_addf(out, "</text>\n<text class=\"faint\" x=\"%.1f\" y=\"42\">", LEFT);
+    uint32_t n_sequences = bt_bench_sequences(bench);
+    if (n_sequences > 1) bt_text_addf(out, "%u sequences at once, of each ", n_sequences);
+    bt_text_addf(out, "%u tokens of prompt, %u more one by one; ", bench->n_prompt, bench->n_gen);
     bt_text_addf(out, "median of %u repetition%s, bars from the least to the most</text>\n", bench->n_repetitions,
                  bench->n_repetitions == 1 ? "" : "s");
 }

@@ -88,7 +88,10 @@ static void add_head(bt_text *out, const bt_bench *bench, const char *file) {
     for (uint32_t i = 0; i < bench->n_rows && n_threads == 0; i++)
         n_threads = bench->rows[i].n_threads;
     bt_text_add_escaped(out, file, strlen(file));
-    bt_text_addf(out, ": %u pseudo-random tokens of prompt, %u more one by one; %u repetition%s", bench->n_prompt,
+    uint32_t n_sequences = bt_bench_sequences(bench);
+    bt_text_add(out, ": ");
+    if (n_sequences > 1) bt_text_addf(out, "%u sequences at once, of each ", n_sequences);
+    bt_text_addf(out, "%u pseudo-random tokens of prompt, %u more one by one; %u repetition%s", bench->n_prompt,
                  bench->n_gen, bench->n_repetitions, bench->n_repetitions == 1 ? "" : "s");
     if (n_threads > 0) bt_text_addf(out, ", %u thread%s", n_threads, n_threads == 1 ? "" : "s");
     bt_text_add(out, "\n\n");
@@ -112,8 +115,8 @@ static void add_cuts(bt_text *out, const bt_bench *bench) {
         char size[BT_SIZE_TEXT];
         if (row->n_repetitions == 0 || row->n_prompt == bench->n_prompt) continue;
         bt_text_addf(out, "%s: the prompt was cut to %u tokens, which is what the context of %u holds beside %u more\n",
-                     row->budget_bytes == UINT64_MAX ? "here" : name_of(row, size), row->n_prompt, row->n_ctx,
-                     row->n_gen);
+                     row->budget_bytes == UINT64_MAX ? "here" : name_of(row, size), row->n_prompt,
+                     row->n_ctx / (uint32_t)bt_max_u64(row->n_parallel, 1), row->n_gen);
     }
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """burthen bench: what it prints is what was planned, counted and measured from outside, at the least budget that runs and
-with all in memory; a list of budgets, with one that is refused; the plot; how it stops."""
+with all in memory; a list of budgets, with one that is refused; several sequences; the plot; how it stops."""
 
 import json
 import os
@@ -34,20 +34,22 @@ def near(a, b, part=0.001):
     return abs(a - b) <= part * max(abs(a), abs(b))
 
 
-def check_row(row, what, repetitions=1):
+def check_row(row, what, repetitions=1, sequences=1):
     """A row agrees with itself: every figure with what was counted, the peak with the plan."""
     checks.check(row["peak_bytes"] <= row["planned_bytes"] <= row["budget_bytes"], f"{what}: over: {row}")
     checks.check(row["peak_bytes"] > 0.5 * row["planned_bytes"], f"{what}: no peak: {row['peak_bytes']}")
     checks.check(row["prompt_tokens"] == 16 and row["generated_tokens"] == 4 and row["threads"] == 1, what)
-    checks.check(row["ctx"] == 256, f"{what}: a context of {row['ctx']} for 20 tokens")
+    checks.check(row["n_parallel"] == sequences, f"{what}: {row['n_parallel']} sequences")
+    checks.check(all(one["passes"] == 4 for one in row["repetitions"]), f"{what}: not a pass for each token of a sequence")
+    checks.check(row["ctx"] == 256 * sequences, f"{what}: a context of {row['ctx']} for 20 tokens")
     checks.check(len(row["repetitions"]) == repetitions, f"{what}: {len(row['repetitions'])} repetitions")
     for name in ("prefill_tokens_per_s", "decode_tokens_per_s", "roofline_ratio", "compute_s_per_token"):
         spread = row[name]
         checks.check(0 < spread["min"] <= spread["median"] <= spread["max"], f"{what}: {name} {spread}")
     one = row["repetitions"][0]
     if repetitions == 1:
-        checks.check(near(figure(row, "decode_tokens_per_s"), 4e9 / one["decode_ns"]), f"{what}: decode")
-        checks.check(near(figure(row, "prefill_tokens_per_s"), 16e9 / one["prompt_ns"]), f"{what}: prefill")
+        checks.check(near(figure(row, "decode_tokens_per_s"), 4e9 * sequences / one["decode_ns"]), f"{what}: decode")
+        checks.check(near(figure(row, "prefill_tokens_per_s"), 16e9 * sequences / one["prompt_ns"]), f"{what}: prefill")
     # Waiting and computing are parts of the time; under a load of its own the machine may add any amount to it.
     checks.check(one["wait_ns"] + one["compute_ns"] <= one["decode_ns"], f"{what}: more than the time: {one}")
     least = max(one["read_bytes"] * one["bare_ns"] / max(one["bare_bytes"], 1), one["compute_ns"])
@@ -61,15 +63,16 @@ def check_streamed(row, what):
     ratio = row["roofline_ratio"]["max"]
     while ratio < 0.9 and tries < 3:
         tries += 1
-        again = json.loads(bench(*SHORT, "--json", "--ram-budget", row["budget_bytes"]).stdout)
+        again = json.loads(bench(*SHORT, "-np", row["n_parallel"], "--json", "--ram-budget", row["budget_bytes"]).stdout)
         ratio = again["rows"][0]["roofline_ratio"]["max"]
     checks.check(ratio >= 0.9, f"{what}: faster than it can be: {row}")
     checks.check(row["verdict"] == "streams" and row["streamed_bytes"] > 0, what)
     planned = row["planned_read_bytes_per_token"]
     checks.check(near(figure(row, "read_bytes_per_token"), planned, 0.01), f"{what}: read {row['read_bytes_per_token']}, planned {planned}")
     one = row["repetitions"][0]
-    passes = round(one["bare_bytes"] / planned)
-    checks.check(passes >= 2 and near(one["bare_bytes"], passes * planned, 0.01), f"{what}: the bare passes read {one['bare_bytes']}")
+    a_pass = planned * row["n_parallel"]
+    passes = round(one["bare_bytes"] / a_pass)
+    checks.check(passes >= 2 and near(one["bare_bytes"], passes * a_pass, 0.01), f"{what}: the bare passes read {one['bare_bytes']}")
     checks.check(row["bare_bytes_per_s"]["median"] > 0 and row["read_bytes_per_s"]["median"] > 0, what)
     disk_s = planned / figure(row, "bare_bytes_per_s")
     compute_s = figure(row, "compute_s_per_token")
@@ -94,6 +97,22 @@ checks.check(len(got["rows"]) == 1 and got["rows"][0]["asked"] is None, "one row
 checks.check(got["rows"][0]["budget_bytes"] == rungs["minimum"], f"{got['rows'][0]['budget_bytes']}")
 check_row(got["rows"][0], "minimum")
 check_streamed(got["rows"][0], "minimum")
+
+# several sequences share a pass, and with it what is read; the peak is held to the plan of all their contexts and rows
+half = (rungs["minimum"] + rungs["all-pinned"]) // 2
+alone = json.loads(bench(*SHORT, "--json", "--ram-budget", half).stdout)["rows"][0]
+check_row(alone, "alone")
+got = json.loads(bench(*SHORT, "-np", "4", "-r", "2", "--json", "--vs-budget", half).stdout)
+four = got["rows"][0]
+check_row(four, "four", 2, sequences=4)
+check_streamed(four, "four")
+# a little over a quarter: contexts of four leave less room for pins
+part = figure(four, "read_bytes_per_token") / figure(alone, "read_bytes_per_token")
+checks.check(0.25 <= part < 0.45, f"four sequences read {part:.2f} of what one does for a token")
+text = bench(*SHORT, "-np", "4", "--ram-budget", half).stdout.decode()
+checks.check(": 4 sequences at once, of each 16 pseudo-random tokens of prompt, 4 more one by one" in text, text)
+text = bench("-q", "-n", "4", "-r", "1", "-t", "1", "-np", "2", "-c", "512", "--ram-budget", "1G").stdout.decode()
+checks.check("cut to 252 tokens, which is what the context of 256 holds" in text, text)
 
 with tempfile.TemporaryDirectory() as folder:
     # several: shares, a size, one that is refused; the plot beside it

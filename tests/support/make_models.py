@@ -10,6 +10,10 @@
                 What takes "a block" to have one size is wrong on it.
   random-128k   Llama 3's 128,256 byte pairs over twelve blocks, tied: the vocabulary and the head are most of what a
                 small budget holds; 295 MiB.
+  random-moe    a mixture of experts, 16 blocks of 64 of which a token uses 4, Q4_K, 1.0 GiB. Attention adds nothing, so
+                that the router sees each token for itself and uses the experts nearly evenly: the harsh case for a cache.
+  random-moe-collapsed
+                the same with attention, which makes tokens alike: the router comes back to the same experts.
 
 random-1.1b: weights are normal with deviation 0.02, as models are initialised, norms are one: activations stay finite.
 One block of BLOCK_VALUES values is drawn with a fixed seed, and every tensor is a run of it from a place of its own;
@@ -242,11 +246,29 @@ def make_128k(part):
     random_model.write(part, shape, kept, tokens, SEED)
 
 
+def moe_shape(is_zero):
+    return random_model.Shape("qwen3moe", blocks=16, embd=1024, ff=512, heads=16, kv_heads=4, head_dim=64, ctx=4096,
+                              tied=False, experts=64, experts_used=4, is_zero=is_zero,
+                              kind_of=lambda name: "q6_K" if name == "output.weight" else "q4_K")
+
+
+def make_moe(part):
+    kept, tokens = vocabulary(VOCAB)
+    random_model.write(part, moe_shape(lambda name: "attn_output" in name), kept, tokens, SEED)
+
+
+def make_moe_collapsed(part):
+    kept, tokens = vocabulary(VOCAB)
+    random_model.write(part, moe_shape(lambda name: False), kept, tokens, SEED)
+
+
 # name: (file, bytes of disk while it is made, what writes it)
 KNOWN = {
     "random-1.1b": ("random-1.1b-q4_k_m.gguf", 3 << 30, make_dense),
     "random-mix": ("random-mix.gguf", 1 << 30, make_mix),
     "random-128k": ("random-128k.gguf", 1 << 30, make_128k),
+    "random-moe": ("random-moe.gguf", 2 << 30, make_moe),
+    "random-moe-collapsed": ("random-moe-collapsed.gguf", 2 << 30, make_moe_collapsed),
 }
 
 

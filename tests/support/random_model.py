@@ -44,6 +44,7 @@ def k_quant_deviation(bits):
     return (SCALE6 * square - (SCALE6_MEAN * mean) ** 2 + mean**2 * (SCALE6 - SCALE6_MEAN**2)) ** 0.5
 
 
+MXFP4 = (sum(n * n for n in (0, 1, 2, 3, 4, 6, 8, 12)) / 8) ** 0.5
 # type: (fields before the bits, bytes of bits, fields after); a field is the half-precision number by which the wished
 # deviation is multiplied (ggml/src/ggml-common.h has the layouts).
 K4, K5, K6 = 1 / k_quant_deviation(4), 1 / k_quant_deviation(5), 1 / (INT8 * BITS6**0.5)
@@ -70,6 +71,10 @@ def pool(kind, deviation, seed, n_blocks):
     if kind in ("f32", "f16"):
         values = [draw.gauss(0.0, deviation) for _ in range(n)]
         return struct.pack(f"<{n}{'f' if kind == 'f32' else 'e'}", *values)
+    if kind == "mxfp4":  # a power of two, and numbers with 4 bits whose root mean square is MXFP4
+        scale = bytes([128 + round(math.log2(deviation / MXFP4))])
+        bits = draw.randbytes(16 * n)
+        return b"".join(scale + bits[i : i + 16] for i in range(0, 16 * n, 16))
     before, n_bits, after = LAYOUT[kind]
     head = struct.pack(f"<{len(before)}e", *(deviation * factor for factor in before))
     tail = struct.pack(f"<{len(after)}e", *(deviation * factor for factor in after))
@@ -158,6 +163,8 @@ class Family:
     position_table: bool = False
     windows: bool = False
     experts: bool = False
+    expert_bias: bool = False  # of the router and of each expert
+    sinks: bool = False  # a number for each head that attention may go to instead
     tied: bool | None = None  # None: either
 
 
@@ -167,6 +174,9 @@ FAMILIES = {
     "qwen2": Family(qkv_bias=True),
     "qwen3": Family(free_heads=True, qk_norm="head"),
     "qwen3moe": Family(free_heads=True, qk_norm="head", experts=True),
+    "olmoe": Family(qk_norm="all", experts=True, tied=False),
+    "gpt-oss": Family(free_heads=True, qkv_bias=True, out_bias=True, windows=True, experts=True, expert_bias=True,
+                      sinks=True, ffn_norm=False, tied=False),
     "gemma2": Family(free_heads=True, post_norms=True, windows=True, tied=True),
     "gemma3": Family(free_heads=True, post_norms=True, qk_norm="head", windows=True),
     "olmo2": Family(pre_norms=False, post_norms=True, qk_norm="all", tied=False),
@@ -199,6 +209,8 @@ class Shape:
     experts: int = 0
     experts_used: int = 0
     rope_base: float = 10000.0
+    # tensor name -> whether it is all zeros
+    is_zero: object = lambda name: False
     # tensor name -> type; called for matrices only
     kind_of: object = lambda name: "q8_0"
 
@@ -259,7 +271,9 @@ def attention(shape, family, block):
     parts.append(("attn_output.weight", (q, shape.embd)))
     if family.out_bias:
         parts.append(("attn_output.bias", (shape.embd,)))
-    if family.post_norms:
+    if family.sinks:
+        parts.append(("attn_sinks.weight", (heads,)))
+    if family.post_norms or family.sinks:
         parts.append(("post_attention_norm.weight", (shape.embd,)))
     return parts
 
@@ -275,6 +289,9 @@ def feed_forward(shape, family, block):
         n = shape.experts
         parts += [("ffn_gate_inp.weight", (shape.embd, n)), ("ffn_gate_exps.weight", (shape.embd, ff, n)),
                   ("ffn_up_exps.weight", (shape.embd, ff, n)), ("ffn_down_exps.weight", (ff, shape.embd, n))]
+        if family.expert_bias:
+            parts += [("ffn_gate_inp.bias", (n,)), ("ffn_gate_exps.bias", (ff, n)), ("ffn_up_exps.bias", (ff, n)),
+                      ("ffn_down_exps.bias", (shape.embd, n))]
         return parts
     up = 2 * ff if family.ffn == "fused" else ff
     matrices = [("ffn_gate", shape.embd, ff)] if family.ffn == "gated" else []
@@ -305,7 +322,7 @@ def tensors_of(shape, n_vocab):
 
 
 def kind_of(shape, name, dimensions):
-    if len(dimensions) == 1 or "ffn_gate_inp" in name or name == "position_embd.weight":
+    if len(dimensions) == 1 or "ffn_gate_inp" in name or name.endswith(".bias") or name == "position_embd.weight":
         return "f32"
     return shape.kind_of(name)
 
@@ -327,7 +344,9 @@ def write(path, shape, vocabulary, n_vocab, seed, name="random weights"):
     places = random.Random(seed)
 
     def fill(out, tensor, kind, dimensions, n_bytes):
-        if tensor.endswith("norm.weight"):
+        if shape.is_zero(tensor):
+            out.write(bytes(n_bytes))
+        elif tensor.endswith("norm.weight"):
             out.write(struct.pack("<f", 1.0) * dimensions[0])
         else:
             n_rows = math.prod(dimensions[1:])

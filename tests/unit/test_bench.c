@@ -25,6 +25,7 @@ static bt_bench bench; /* too large for the stack */
 static bt_bench_repetition streamed(void) {
     return (bt_bench_repetition){.prompt_ns = 500 * MS,
                                  .decode_ns = 1250 * MS,
+                                 .passes = 10,
                                  .read_bytes = 1000000000,
                                  .busy_ns = 1100 * MS,
                                  .wait_ns = 900 * MS,
@@ -50,6 +51,7 @@ static bt_bench_row row_make(const char *asked, uint64_t budget_bytes, bt_bench_
                         .n_ctx = 512,
                         .n_ubatch = 256,
                         .n_threads = 2,
+                        .n_parallel = 1,
                         .n_prompt = 100,
                         .n_gen = 10,
                         .n_repetitions = 1,
@@ -107,6 +109,23 @@ static void test_figures(void **state) {
     row.repetitions[0].compute_ns = 1100 * MS; /* computing is slower than reading */
     check_near(bt_bench_figure_of(&row, r, BT_BENCH_RATIO), 1250.0 / 1100);
     assert_int_equal(bt_bench_bound(&row), BT_BOUND_COMPUTE);
+}
+
+/* Four sequences: the same passes are of four times as many tokens. */
+static void test_figures_of_sequences(void **state) {
+    (void)state;
+    bt_bench_row row = row_make("", 80 * MIB, streamed());
+    const bt_bench_repetition *r = &row.repetitions[0];
+    row.n_parallel = 4;
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_PREFILL), 800);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_DECODE), 32);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_BYTES), 25e6);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_BARE), 1e9);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_WAIT), 0.09 / 4);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_COMPUTE), 0.005);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_FAULTS), 0.125);
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_RATIO), 1.25);
+    assert_int_equal(bt_bench_bound(&row), BT_BOUND_DISK);
 }
 
 static void test_figures_without_reading(void **state) {
@@ -264,6 +283,27 @@ static void test_table_of_one(void **state) {
     bt_heap_free(text);
 }
 
+static void test_table_of_sequences(void **state) {
+    (void)state;
+    bench_make();
+    bench.n_rows = 2; /* the first is refused: how many there are the second says */
+    bench.rows[0] = bench.rows[1];
+    bench.rows[1] = row_make("50%", 80 * MIB, streamed());
+    bench.rows[1].n_parallel = 4;
+    bench.rows[1].n_prompt = 60;
+    char *text = text_of();
+    assert_non_null(strstr(text, ": 4 sequences at once, of each 100 pseudo-random tokens of prompt, 10 more one by "
+                                 "one; 3 repetitions, 2 threads\n"));
+    assert_non_null(strstr(text, "cut to 60 tokens, which is what the context of 128 holds beside 10 more\n"));
+    bt_heap_free(text);
+    bt_text svg;
+    bt_text_init(&svg, 1u << 20);
+    bt_bench_svg(&bench, "m", &svg);
+    assert_non_null(
+        strstr(bt_text_str(&svg), ">4 sequences at once, of each 100 tokens of prompt, 10 more one by one; "));
+    bt_text_done(&svg);
+}
+
 /* ---- plot ---- */
 
 static uint32_t count(const char *text, const char *what) {
@@ -353,6 +393,7 @@ static int stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_figures_of_sequences),
         cmocka_unit_test(test_figures_without_reading),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_budgets),
@@ -360,6 +401,7 @@ int main(void) {
         cmocka_unit_test(test_budgets_at_most),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_of_one),
+        cmocka_unit_test(test_table_of_sequences),
         cmocka_unit_test(test_plot),
         cmocka_unit_test(test_plot_of_nothing),
         cmocka_unit_test(test_row_there_and_back),
