@@ -41,13 +41,14 @@ typedef struct slot {
     uint64_t used;                      /* clock of the last request */
 } slot;
 
-typedef struct block {
+/* The slots of a block. */
+typedef struct shelf {
     const bt_expert_block *facts;
     uint64_t offset; /* of slot 0 in the mapping */
     slot *slots;     /* [n_slots] */
     uint32_t n_slots;
     uint32_t *slot_of; /* [n_expert] or NONE */
-} block;
+} shelf;
 
 /* A part of an expert on its way to a slot. */
 typedef struct arrival {
@@ -75,7 +76,7 @@ struct bt_experts {
     bt_reader *reader;
     const bt_facts *facts;
     bt_mapping *mapping;
-    block *blocks;    /* [facts->n_expert_blocks] */
+    shelf *blocks;    /* [facts->n_expert_blocks] */
     uint32_t current; /* block of the last request, or NONE */
     bool shared;      /* blocks stand on each other */
     part_reads reads[BT_EXPERT_PART_MAX];
@@ -103,7 +104,7 @@ static bt_status no_heap(bt_error *err) {
     return bt_fail_sys(err, ENOMEM, "heap", "no memory for the table of experts");
 }
 
-static void forget(bt_experts *e, block *b) {
+static void forget(bt_experts *e, shelf *b) {
     for (uint32_t i = 0; i < e->facts->n_expert; i++)
         b->slot_of[i] = NONE;
     for (uint32_t i = 0; i < b->n_slots; i++) {
@@ -114,7 +115,7 @@ static void forget(bt_experts *e, block *b) {
 }
 
 static bt_status open_block(bt_experts *e, uint32_t index, uint32_t n_slots, bt_error *err) {
-    block *b = &e->blocks[index];
+    shelf *b = &e->blocks[index];
     uint32_t n_expert = e->facts->n_expert;
     b->facts = &e->facts->expert_blocks[index];
     b->n_slots = n_slots;
@@ -201,17 +202,17 @@ void bt_experts_close(bt_experts *e) {
     bt_heap_free(e);
 }
 
-uint8_t *bt_experts_base(const bt_experts *e, uint32_t index) {
-    return (uint8_t *)e->mapping->base + e->blocks[index].offset;
+uint8_t *bt_experts_base(const bt_experts *experts, uint32_t block) {
+    return (uint8_t *)experts->mapping->base + experts->blocks[block].offset;
 }
 
-uint32_t bt_experts_n_slots(const bt_experts *e, uint32_t index) {
-    return e->blocks[index].n_slots;
+uint32_t bt_experts_n_slots(const bt_experts *experts, uint32_t block) {
+    return experts->blocks[block].n_slots;
 }
 
 /* ---- one part of one expert ------------------------------------------------------------------------------------- */
 
-static uint8_t *region_of(const bt_experts *e, const block *b, uint32_t part, uint32_t at) {
+static uint8_t *region_of(const bt_experts *e, const shelf *b, uint32_t part, uint32_t at) {
     return (uint8_t *)e->mapping->base + b->offset + at * b->facts->slot_bytes + b->facts->parts[part].slot_offset;
 }
 
@@ -220,7 +221,7 @@ static uint64_t place_in_file(const bt_experts *e, const bt_expert_part *part, u
 }
 
 /* The pages of the file that hold it. */
-static bt_run run_of(const bt_experts *e, const block *b, uint32_t part, arrival a) {
+static bt_run run_of(const bt_experts *e, const shelf *b, uint32_t part, arrival a) {
     const bt_expert_part *p = &b->facts->parts[part];
     uint64_t at = place_in_file(e, p, a.expert);
     uint64_t first = at / BT_PAGE_BYTES * BT_PAGE_BYTES;
@@ -229,7 +230,7 @@ static bt_run run_of(const bt_experts *e, const block *b, uint32_t part, arrival
 }
 
 /* It was read: it stands where all stand, and the slot knows it. */
-static void arrive(bt_experts *e, block *b, uint32_t part, arrival a) {
+static void arrive(bt_experts *e, shelf *b, uint32_t part, arrival a) {
     const bt_expert_part *p = &b->facts->parts[part];
     uint8_t *region = region_of(e, b, part, a.slot);
     uint32_t read_at = (uint32_t)(place_in_file(e, p, a.expert) % BT_PAGE_BYTES);
@@ -238,18 +239,18 @@ static void arrive(bt_experts *e, block *b, uint32_t part, arrival a) {
     e->stats.read_bytes += p->slice_bytes;
 }
 
-static bool holds_all(const block *b, uint32_t at, uint32_t expert) {
+static bool holds_all(const shelf *b, uint32_t at, uint32_t expert) {
     for (uint32_t p = 0; p < b->facts->n_parts; p++)
         if (b->slots[at].holds[p] != expert) return false;
     return true;
 }
 
-static bool is_there(const block *b, uint32_t expert) {
+static bool is_there(const shelf *b, uint32_t expert) {
     return b->slot_of[expert] != NONE && holds_all(b, b->slot_of[expert], expert);
 }
 
 static void begin(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_t n) {
-    block *b = &e->blocks[index];
+    shelf *b = &e->blocks[index];
     give_up(e);                                         /* what a pass that failed left behind */
     if (e->shared && e->current != index) forget(e, b); /* another block was there */
     if (e->trace) e->trace(index, wanted, n, e->trace_user);
@@ -265,7 +266,7 @@ static void begin(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_
     }
 }
 
-static void own(block *b, uint32_t at, uint32_t expert) {
+static void own(shelf *b, uint32_t at, uint32_t expert) {
     slot *s = &b->slots[at];
     uint32_t before = b->slot_of[expert];
     if (before != NONE) b->slots[before].owner = NONE;
@@ -277,7 +278,7 @@ static void own(block *b, uint32_t at, uint32_t expert) {
 /* ---- a request that fits ---------------------------------------------------------------------------------------- */
 
 /* The slot used longest ago whose owner is not wanted. There is one: the wanted are no more than the slots. */
-static uint32_t find_victim(const bt_experts *e, const block *b) {
+static uint32_t find_victim(const bt_experts *e, const shelf *b) {
     uint32_t found = NONE;
     for (uint32_t i = 0; i < b->n_slots; i++) {
         const slot *s = &b->slots[i];
@@ -287,7 +288,7 @@ static uint32_t find_victim(const bt_experts *e, const block *b) {
     return found;
 }
 
-static void give_slots(bt_experts *e, block *b, const uint32_t *wanted, uint32_t n) {
+static void give_slots(bt_experts *e, shelf *b, const uint32_t *wanted, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (b->slot_of[wanted[i]] == NONE) own(b, find_victim(e, b), wanted[i]);
         b->slots[b->slot_of[wanted[i]]].used = e->clock;
@@ -295,7 +296,7 @@ static void give_slots(bt_experts *e, block *b, const uint32_t *wanted, uint32_t
 }
 
 /* first: the pass waits for it. */
-static bt_status start_job(bt_experts *e, const block *b, uint32_t part, const arrival *arrivals, uint32_t n,
+static bt_status start_job(bt_experts *e, const shelf *b, uint32_t part, const arrival *arrivals, uint32_t n,
                            bool first, int *ret_job, bt_error *err) {
     bt_run runs[JOB_RUNS];
     for (uint32_t i = 0; i < n; i++) {
@@ -306,7 +307,7 @@ static bt_status start_job(bt_experts *e, const block *b, uint32_t part, const a
                  : bt_reader_start(e->reader, runs, n, ret_job, err);
 }
 
-static bt_status start_part(bt_experts *e, block *b, uint32_t part, const uint32_t *wanted, uint32_t n, bt_error *err) {
+static bt_status start_part(bt_experts *e, shelf *b, uint32_t part, const uint32_t *wanted, uint32_t n, bt_error *err) {
     part_reads *reads = &e->reads[part];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = b->slot_of[wanted[i]];
@@ -323,7 +324,7 @@ static bt_status start_part(bt_experts *e, block *b, uint32_t part, const uint32
 
 bt_status bt_experts_request(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_t n, uint32_t first_part,
                              bt_error *err) {
-    block *b = &e->blocks[index];
+    shelf *b = &e->blocks[index];
     if (n > b->n_slots)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, n, b->n_slots, "%u experts at once in %u slots",
                        n, b->n_slots);
@@ -340,9 +341,9 @@ bt_status bt_experts_request(bt_experts *e, uint32_t index, const uint32_t *want
 
 bt_status bt_experts_wait(bt_experts *e, uint32_t part, bt_error *err) {
     part_reads *reads = &e->reads[part];
-    block *b = e->current == NONE ? NULL : &e->blocks[e->current];
     bt_status status = BT_OK;
     if (reads->n_jobs == 0) return BT_OK;
+    shelf *b = &e->blocks[e->current];
     uint64_t since_ns = bt_os_now_ns();
     for (uint32_t i = 0; i < reads->n_jobs && status == BT_OK; i++) {
         if (reads->jobs[i] < 0) continue;
@@ -360,14 +361,14 @@ bt_status bt_experts_wait(bt_experts *e, uint32_t part, bt_error *err) {
     return status;
 }
 
-uint32_t bt_experts_slot(const bt_experts *e, uint32_t index, uint32_t expert) {
-    return e->blocks[index].slot_of[expert];
+uint32_t bt_experts_slot(const bt_experts *experts, uint32_t block, uint32_t expert) {
+    return experts->blocks[block].slot_of[expert];
 }
 
 /* ---- in turn ---------------------------------------------------------------------------------------------------- */
 
 /* What is there, in the order of slots; then the others by number, which is the order of the file. */
-static void make_order(bt_experts *e, const block *b) {
+static void make_order(bt_experts *e, const shelf *b) {
     turns *t = &e->turns;
     t->n = 0;
     for (uint32_t i = 0; i < b->n_slots; i++) {
@@ -383,7 +384,7 @@ static void make_order(bt_experts *e, const block *b) {
 }
 
 /* The k-th slot that the others pass through: first those of nobody who has a turn, then those of whom is there. */
-static void give_turns(bt_experts *e, const block *b) {
+static void give_turns(bt_experts *e, const shelf *b) {
     turns *t = &e->turns;
     uint32_t n = t->n_there; /* positions that have a slot */
     for (uint32_t i = 0, there = 0; i < b->n_slots && n < t->n; i++) {
@@ -399,7 +400,7 @@ static void give_turns(bt_experts *e, const block *b) {
 }
 
 /* Who stood in the slot of the k-th of the others before it: a position, or NONE. */
-static uint32_t position_before(const bt_experts *e, const block *b, uint32_t k) {
+static uint32_t position_before(const bt_experts *e, const shelf *b, uint32_t k) {
     const turns *t = &e->turns;
     if (k >= b->n_slots) return t->n_there + k - b->n_slots;
     uint32_t n_free = b->n_slots - t->n_there;
@@ -408,7 +409,7 @@ static uint32_t position_before(const bt_experts *e, const block *b, uint32_t k)
 
 bt_status bt_experts_request_in_turn(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_t n,
                                      uint32_t *ret_order, bt_error *err) {
-    block *b = &e->blocks[index];
+    shelf *b = &e->blocks[index];
     turns *t = &e->turns;
     if (n > e->facts->n_expert)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, n, e->facts->n_expert,
@@ -426,7 +427,7 @@ bt_status bt_experts_request_in_turn(bt_experts *e, uint32_t index, const uint32
     return BT_OK;
 }
 
-static bt_status start_ahead(bt_experts *e, block *b, uint32_t part, uint32_t position, bt_error *err) {
+static bt_status start_ahead(bt_experts *e, shelf *b, uint32_t part, uint32_t position, bt_error *err) {
     turns *t = &e->turns;
     uint32_t n_others = t->n - t->n_there;
     uint32_t now = position < t->n_there ? 0 : position - t->n_there;
@@ -441,7 +442,7 @@ static bt_status start_ahead(bt_experts *e, block *b, uint32_t part, uint32_t po
     return BT_OK;
 }
 
-static bt_status finish_turn(bt_experts *e, block *b, uint32_t part, uint32_t position, bt_error *err) {
+static bt_status finish_turn(bt_experts *e, shelf *b, uint32_t part, uint32_t position, bt_error *err) {
     turns *t = &e->turns;
     int *job = &t->jobs[(position - t->n_there) % AHEAD];
     if (*job < 0) return BT_OK;
@@ -454,7 +455,7 @@ static bt_status finish_turn(bt_experts *e, block *b, uint32_t part, uint32_t po
 }
 
 bt_status bt_experts_turn(bt_experts *e, uint32_t part, uint32_t position, void **ret_slice, bt_error *err) {
-    block *b = &e->blocks[e->current];
+    shelf *b = &e->blocks[e->current];
     turns *t = &e->turns;
     if (position >= t->n)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, position, t->n, "turn %u of %u", position,
@@ -472,7 +473,7 @@ bt_status bt_experts_turn(bt_experts *e, uint32_t part, uint32_t position, void 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 bt_status bt_experts_read_all(bt_experts *e, uint32_t index, bt_experts_progress progress, void *user, bt_error *err) {
-    block *b = &e->blocks[index];
+    shelf *b = &e->blocks[index];
     uint64_t done = 0;
     if (b->n_slots < e->facts->n_expert)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, e->facts->n_expert, b->n_slots,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_moe.c: a mixture of experts over slots has the logits of one that is wholly in memory, to the bit.
+ * test_mixture.c: a mixture of experts over slots has the logits of one that is wholly in memory, to the bit.
  *
  * Models of random weights, whose experts are whole pages long or of odd lengths; prompts whose experts are more than
  * the slots, single tokens, two sequences in one batch; beside other weights that stream. What was asked for is
