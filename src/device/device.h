@@ -42,6 +42,7 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
+    bool replaces;          /* pinned weights that gain by it are held in another layout than the file's (P8) */
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     bool elastic;           /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
 } bt_device_params;
@@ -94,6 +95,9 @@ BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *e
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
 void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
+/* Weights that are in another layout now: fewer than planned where ggml does not repack here, or a graph needed a plain
+ * one. */
+void bt_device_layouts_read(bt_device *device, bt_layouts *ret);
 /* The bare reader: all that streamed last, once, in the same order through the same ring, and nothing computed. It
  * begins and ends with a full ring and an idle disk, so that bytes and time belong together. ret_bytes: 0 where nothing
  * streams. BT_E_IO as bt_ring_acquire; BT_E_CANCELLED when stopped. */

@@ -88,7 +88,7 @@ static void world_make(uint32_t n_units, shape form) {
     for (uint32_t u = 0; u < n_units; u++) {
         bt_plan_unit *unit = &w.units[u];
         uint64_t bytes = unit_bytes(form);
-        *unit = (bt_plan_unit){bytes, bytes, bytes, 0, 0, 0, BT_KIND_ATTENTION};
+        *unit = (bt_plan_unit){bytes, bytes, bytes, 0, 0, {0}, BT_KIND_ATTENTION};
         if (u + n_tables >= n_units) {
             unit->kind = BT_KIND_TABLE;
             unit->rows_bytes = below(bytes + 1000);
@@ -442,7 +442,7 @@ static void large_make(uint32_t n_blocks, uint64_t scale) {
             bool more_bits = (t == 2 || t == 6) && (b < n_blocks / 8 || b >= 7 * n_blocks / 8 || b % 3 == 2);
             uint64_t bytes = 4096 * (pages[t] * scale * (more_bits ? 210 : 144) / 144 + 1 + below(2));
             w.units[n++] =
-                (bt_plan_unit){bytes, bytes, bytes, 0, 0, 0, t < 4 ? BT_KIND_ATTENTION : BT_KIND_FEED_FORWARD};
+                (bt_plan_unit){bytes, bytes, bytes, 0, 0, {0}, t < 4 ? BT_KIND_ATTENTION : BT_KIND_FEED_FORWARD};
         }
     w.costs[0] =
         (bt_costs){.n_ubatch = 512, .ctx_align = 256, .ctx_step = 256, .ctx_min = 256, .page_table_divisor = 512};
