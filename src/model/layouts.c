@@ -35,15 +35,12 @@ static bt_layout layout_of_type(uint32_t type) {
 bt_layout bt_layout_of(const bt_tensor *tensor) {
     bool is_matrix = (tensor->role == BT_ROLE_UNIT || tensor->role == BT_ROLE_SMALL) && tensor->block >= 0 &&
                      tensor->n_dims == 2 && tensor->ne[1] % BT_LAYOUT_ROWS == 0;
-    switch (is_matrix ? layout_of_type(tensor->type) : BT_LAYOUT_PLAIN) {
-    case BT_LAYOUT_REPLACED:
-        return tensor->row_bytes <= BT_LAYOUT_COPY_MAX_BYTES / BT_LAYOUT_ROWS ? BT_LAYOUT_REPLACED : BT_LAYOUT_PLAIN;
-    case BT_LAYOUT_SECOND:
-        return tensor->role == BT_ROLE_UNIT ? BT_LAYOUT_SECOND : BT_LAYOUT_PLAIN;
-    case BT_LAYOUT_PLAIN:
-        break;
-    }
-    return BT_LAYOUT_PLAIN;
+    bt_layout layout = is_matrix ? layout_of_type(tensor->type) : BT_LAYOUT_PLAIN;
+    bool can_replace = tensor->row_bytes <= BT_LAYOUT_COPY_MAX_BYTES / BT_LAYOUT_ROWS;
+    bool can_add = tensor->role == BT_ROLE_UNIT;
+    if ((layout == BT_LAYOUT_REPLACED && !can_replace) || (layout == BT_LAYOUT_SECOND && !can_add))
+        return BT_LAYOUT_PLAIN;
+    return layout;
 }
 
 static void add(const bt_tensor *tensor, bt_layouts *sum) {
