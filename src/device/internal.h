@@ -211,6 +211,7 @@ bt_status bt_repack_open(bt_device *device, bt_error *err);
 void bt_repack_close(bt_device *device);
 /* A weight's first n_rows rows as ggml's buffer type takes them, without data; extra NULL: it repacks none of them. */
 struct ggml_tensor bt_repack_tensor(const bt_repack *repack, const bt_tensor *facts, uint64_t n_rows);
+#define BT_REPACK_WORKER_MAX 16u /* more than saturate the memory of one socket */
 /* Call work on up to n threads at once, on this one among them. Threads that cannot be had are done without. */
 void bt_repack_run(uint32_t n, void *(*work)(void *), void *user);
 /* Whether this product should, or must, read the repacked layout of a weight. */

@@ -27,7 +27,6 @@
 #include <string.h>
 
 #define STAND_IN_BYTES 64u /* of the buffer that only its type is needed of: one cache line */
-#define WORKER_MAX     16u /* more than saturate the memory of one socket */
 
 /* ---- ggml's side ---- */
 
@@ -56,9 +55,10 @@ struct ggml_tensor bt_repack_tensor(const bt_repack *repack, const bt_tensor *fa
 }
 
 void bt_repack_run(uint32_t n, void *(*work)(void *), void *user) {
-    pthread_t workers[WORKER_MAX];
+    pthread_t workers[BT_REPACK_WORKER_MAX];
     uint32_t n_started = 0;
-    while (n_started + 1 < bt_min_u64(n, WORKER_MAX) && pthread_create(&workers[n_started], NULL, work, user) == 0)
+    while (n_started + 1 < bt_min_u64(n, BT_REPACK_WORKER_MAX) &&
+           pthread_create(&workers[n_started], NULL, work, user) == 0)
         n_started++;
     (void)work(user);
     while (n_started > 0)

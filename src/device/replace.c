@@ -25,7 +25,8 @@
 
 #include <string.h>
 
-/* Of one copy, unless 8 rows are more: sixteen threads (repack.c) have one in the least that staging is, 256 KiB. */
+/* Of one copy, unless 8 rows are more: all threads (BT_REPACK_WORKER_MAX) have one in the least that staging is, 256
+ * KiB. */
 #define COPY_BYTES (UINT64_C(16) << 10)
 
 /* ---- in place ---- */
@@ -87,7 +88,7 @@ bt_status bt_replace_all(bt_device *device, bt_error *err) {
     bt_account_use(device->account, BT_LINE_STAGING, &staging);
     uint64_t room = bt_sat_sub_u64(staging.planned_bytes, staging.committed_bytes) / r.copy_bytes;
     /* no room is for the account to say */
-    uint32_t n = (uint32_t)bt_max_u64(bt_min_u64(room, device->params.n_threads), 1);
+    uint32_t n = (uint32_t)bt_max_u64(bt_min_u64(room, bt_min_u64(device->params.n_threads, BT_REPACK_WORKER_MAX)), 1);
     bt_mapping *copies = NULL;
     BT_TRY(bt_account_map(device->account, BT_LINE_STAGING, n * r.copy_bytes, &copies, err));
     bt_status status = bt_account_commit(device->account, copies, n * r.copy_bytes, err);
