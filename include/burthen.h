@@ -212,6 +212,22 @@ typedef enum bt_tensor_role {
     BT_ROLE_UNUSED,  /* in the file, not loaded (MTP blocks) */
 } bt_tensor_role;
 
+/* What the kernels of x86 with AVX2 know of a weight beside its layout in the file (docs/design.md P8, S6). */
+typedef enum bt_layout {
+    BT_LAYOUT_PLAIN,   /* nothing */
+    BT_LAYOUT_SECOND,  /* another, as large, faster for single tokens alone: held beside the plain one */
+    BT_LAYOUT_REPLACED /* another, as large, faster for prompts as well: held instead of the plain one */
+} bt_layout;
+
+/* Rows that such a layout interleaves with each other: a matrix has a multiple of them (ggml-cpu/repack.cpp, AVX2). */
+#define BT_LAYOUT_ROWS 8u
+
+/* Weights that are held in another layout than the file's. */
+typedef struct bt_layouts {
+    uint32_t n_replaced, n_second;
+    uint64_t replaced_bytes, second_bytes;
+} bt_layouts;
+
 typedef struct bt_tensor {
     const char *name;
     uint32_t type; /* ggml type number */
@@ -223,8 +239,8 @@ typedef struct bt_tensor {
     uint32_t shard;
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
-    uint32_t unit;   /* first unit it belongs to, or BT_NO_UNIT */
-    bool has_second; /* kernels of x86 with AVX2 know it in a second layout, as large as the first */
+    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+    bt_layout layout;
 } bt_tensor;
 
 /* A run of a file that is read as a whole. Both ends lie on pages; the file's end may cut the last page short. */
@@ -327,8 +343,10 @@ typedef struct bt_facts {
     struct bt_arena *arena;
 } bt_facts;
 
-/* Bytes of a unit's tensors that have a second layout, in that one; 0: none has. Saturates. */
-uint64_t bt_facts_second_bytes(const bt_facts *facts, const bt_unit_facts *unit);
+/* What a unit's tensors can be held in. Saturates. */
+bt_layouts bt_facts_layouts(const bt_facts *facts, const bt_unit_facts *unit);
+/* The same of those that are always in memory, in no unit. */
+bt_layouts bt_facts_small_layouts(const bt_facts *facts);
 
 /* What the device needs beside the slots of experts, for graphs of at most n_tokens tokens: the slot numbers of all
  * that the router chose, and the rows of one expert, gathered, with what comes of them. */
@@ -375,7 +393,7 @@ typedef struct bt_wishes {
     bt_choice elastic;   /* AUTO is ON: memory of the context that is not used yet holds weights */
     bt_choice speculate; /* guess tokens and verify them together; AUTO: where weights stream */
     uint32_t n_draft;    /* tokens guessed at once; 0 = 6 */
-    bt_choice repack;    /* a second layout of weights; AUTO: where nothing streams */
+    bt_choice repack;    /* other layouts of weights; AUTO: where nothing streams */
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
@@ -468,7 +486,7 @@ typedef struct bt_plan_unit {
     uint64_t read_bytes;   /* read each pass when streamed */
     uint64_t rows_bytes; /* BT_KIND_TABLE: its row window when not pinned; BT_KIND_HEAD: of a tied table not resident */
     uint64_t token_rows_bytes; /* the same, for each token of the micro-batch (added to rows_bytes) */
-    uint64_t derived_bytes;    /* of its second layout, beside the first when pinned; 0: it has none here */
+    bt_layouts layouts;        /* what of it can be held in another layout when pinned; zeroes: nothing, here */
     bt_unit_kind kind;
 } bt_plan_unit;
 
@@ -525,7 +543,7 @@ typedef struct bt_refusal {
 typedef struct bt_plan {
     bt_verdict verdict;
     bool forced;
-    /* Neither KV types nor micro-batch were lowered, and no second layout is held: results equal llama.cpp's with the
+    /* Neither KV types nor micro-batch were lowered, and no other layout is held: results equal llama.cpp's with the
      * same options and --no-repack. */
     bool exact;
     bool priced_by_dry_run;
@@ -548,6 +566,7 @@ typedef struct bt_plan {
     uint32_t n_units;
     uint32_t n_pinned, n_streamed;
     uint64_t pinned_bytes;
+    bt_layouts layouts; /* of pinned weights; replaced ones take no byte of their own, second ones the line derived */
     uint64_t read_bytes_per_pass;
     bt_ledger ledger;
     uint64_t planned_bytes;     /* sum of the ledger */

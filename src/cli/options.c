@@ -268,8 +268,9 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CHOICE,
      WISH(repack),
      .choices = "auto|on|off",
-     .help = "hold pinned weights in a second layout too, for faster tokens, where the budget has room; auto does so "
-             "when nothing streams",
+     .help =
+         "hold weights that stay in memory in a faster layout: instead of the plain one where that gains throughout, "
+         "beside it where the budget has room; auto does so when nothing streams",
      .shown_default = "auto",
      .commands = ALL_MODEL},
     {.name = "mlock",

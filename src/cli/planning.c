@@ -183,6 +183,7 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .n_alternatives = choices.n_alternatives,
         .units = units,
         .n_units = facts->n_units,
+        .small_layouts = repacks ? bt_facts_small_layouts(facts) : (bt_layouts){0},
         .wishes = wishes,
         .n_ctx_train = facts->n_ctx_train,
         .n_ctx_default_cap = CTX_DEFAULT_CAP,
@@ -247,14 +248,14 @@ static bool may_guess(const bt_wishes *wishes, const bt_facts *facts, const bt_p
     bool wanted = wishes->speculate == BT_ON || (wishes->speculate == BT_AUTO && plan->verdict == BT_STREAMS);
     bool runs = plan->verdict == BT_STREAMS || plan->verdict == BT_FITS;
     return wanted && runs && plan->n_parallel == 1 && plan->wishes.flash_attn != BT_OFF && facts->n_expert == 0 &&
-           bt_kv_state_bytes(facts, 1) == 0 && plan->n_ubatch > BT_DRAFT_MAX &&
-           plan->ledger.bytes[BT_LINE_DERIVED] == 0;
+           bt_kv_state_bytes(facts, 1) == 0 && plan->n_ubatch > BT_DRAFT_MAX && plan->layouts.n_second == 0 &&
+           plan->layouts.n_replaced == 0;
 }
 
 static bool same_shape(const bt_plan *a, const bt_plan *b) {
     return a->verdict == b->verdict && a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->type_k == b->type_k &&
            a->type_v == b->type_v && a->n_slots == b->n_slots && a->head_resident == b->head_resident &&
-           a->ledger.bytes[BT_LINE_DERIVED] == b->ledger.bytes[BT_LINE_DERIVED];
+           a->layouts.n_replaced == b->layouts.n_replaced && a->layouts.second_bytes == b->layouts.second_bytes;
 }
 
 /* Logits for guesses are bought with pins, never with context, overlap or anything else of the plan's shape. What is

@@ -236,6 +236,19 @@ static void lock(bt_running *running) {
     warn_of_lock(running, &locked);
 }
 
+/* ggml decides for itself what it repacks on this processor; a plan may come from another. */
+static void say_layouts(const bt_running *running) {
+    const bt_layouts *planned = &running->plan.layouts;
+    bt_layouts held;
+    if (planned->n_replaced == 0 && planned->n_second == 0) return;
+    bt_device_layouts_read(bt_engine_device(running->engine), &held);
+    bool is_less = held.n_replaced < planned->n_replaced || held.n_second < planned->n_second;
+    bt_log(is_less ? BT_LOG_WARN : BT_LOG_INFO,
+           "repacked %u weights in place (%s) and %u beside the plain layout (%s)%s", held.n_replaced,
+           BT_SIZE(held.replaced_bytes), held.n_second, BT_SIZE(held.second_bytes),
+           is_less ? ": fewer than planned, because ggml does not repack the others on this processor" : "");
+}
+
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
     static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
     const bt_plan *plan = &running->plan;
@@ -256,6 +269,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     bt_terminal_bar_end(&running->terminal);
     if (status != BT_OK) return status;
     running->loaded_heap_bytes = bt_engine_heap_bytes(running->engine);
+    say_layouts(running);
     const bt_reader *reader = bt_engine_reader(running->engine);
     const char *reason = bt_reader_reason(reader);
     bt_log(BT_LOG_INFO, "reading with %s%s%s", reader_name(reader), reason[0] ? ": " : "", reason);
@@ -446,6 +460,7 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->cached_ns_per_mib = tier.cached_ns_per_mib;
     bt_elastic_stats elastic;
     bt_device_elastic_stats_read(device, &elastic);
+    bt_device_layouts_read(device, &measured->layouts);
     measured->elastic_taken = elastic.taken;
     measured->elastic_released = elastic.released;
     measured->schedules_built = stats.schedules_built;

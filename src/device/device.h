@@ -43,7 +43,8 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
-    uint64_t derived_bytes;                  /* for second layouts of pinned weights (docs/design.md S6); 0: none */
+    bool replaces;          /* pinned weights that gain by it are held in another layout than the file's (P8) */
+    uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     uint32_t n_expert_slots, n_expert_extra; /* of each block with experts; the first n_expert_extra have one more */
     bool experts_shared;                     /* the blocks share n_expert_slots */
     bool may_cache; /* the system has room for all that streams beside the budget: its page cache may serve */
@@ -109,6 +110,9 @@ void bt_device_experts_stats_read(bt_device *device, bt_experts_stats *ret);
 void bt_device_set_expert_trace(bt_device *device, bt_experts_trace trace, void *user);
 void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);
+/* Weights that are in another layout now: fewer than planned where ggml does not repack here, or a graph needed a plain
+ * one. */
+void bt_device_layouts_read(bt_device *device, bt_layouts *ret);
 /* The bare reader: all that streamed last, once, in the same order through the same ring, and nothing computed. It
  * begins and ends with a full ring and an idle disk, so that bytes and time belong together. ret_bytes: 0 where nothing
  * streams. BT_E_IO as bt_ring_acquire; BT_E_CANCELLED when stopped. */

@@ -188,19 +188,48 @@ void bt_elastic_settle(bt_device *device);
 /* Image of a held unit, or NULL. */
 uint8_t *bt_elastic_image(const bt_device *device, uint32_t unit);
 
-/* ---- repack.c: pinned weights in a second layout ---- */
+/* ---- repack.c, replace.c: pinned weights in the layout that ggml's CPU kernels know beside the file's ---- */
 
-/* Columns from which on the plain layout is the faster one: the tiled kernels start there (ggml-cpu/mmq, 8 rows), and
- * measured (docs/decisions/016). */
+/* Columns from which on the plain layout is the faster one of two: the tiled kernels start there (ggml-cpu/mmq, 8
+ * rows), and measured (docs/decisions/016). */
 #define BT_REPACK_COLUMNS 8
+
+/* How a weight is held. */
+typedef enum bt_held {
+    BT_HELD_PLAIN,    /* as it stands in the file, or not at all */
+    BT_HELD_TWICE,    /* and repacked beside it */
+    BT_HELD_REPLACED, /* repacked in the plain one's place */
+    BT_HELD_NOT       /* reading the plain one again failed: what is there is neither */
+} bt_held;
+
+struct bt_repack {
+    ggml_backend_buffer_t buffer; /* of the type CPU_REPACK */
+    bt_mapping *memory;           /* second layouts; NULL: there are none */
+    bt_held *held;                /* [n_tensors] */
+    uint64_t *offset;             /* [n_tensors] of a second layout in memory */
+    void **extra;                 /* [n_tensors] ggml's kernels for it */
+};
 
 /* After the pins were read; sets device->repack, bt_repack_close undoes a failure too. */
 bt_status bt_repack_open(bt_device *device, bt_error *err);
 void bt_repack_close(bt_device *device);
-/* Whether this product should read the second layout of a weight. */
+/* A weight's first n_rows rows as ggml's buffer type takes them, without data; extra NULL: it repacks none of them. */
+struct ggml_tensor bt_repack_tensor(const bt_repack *repack, const bt_tensor *facts, uint64_t n_rows);
+#define BT_REPACK_WORKER_MAX 16u /* more than saturate the memory of one socket */
+/* Call work on up to n threads at once, on this one among them. Threads that cannot be had are done without. */
+void bt_repack_run(uint32_t n, void *(*work)(void *), void *user);
+/* Whether this product should, or must, read the repacked layout of a weight. */
 bool bt_repack_serves(const bt_device *device, const struct ggml_tensor *node, uint32_t weight);
 /* Point a clone of the weight to it. */
 void bt_repack_bind(const bt_device *device, uint32_t weight, struct ggml_tensor *clone);
+
+/* Repack all pinned weights that gain by it in their own memory. */
+bt_status bt_replace_all(bt_device *device, bt_error *err);
+/* Before a schedule is built: replaced weights that the graph reads in another way than bt_repack_serves knows are read
+ * again, plain from now on. */
+bt_status bt_replace_prepare(bt_device *device, const struct ggml_cgraph *graph, bt_error *err);
+/* What stands in a weight's memory is not what stands in the file. */
+bool bt_replace_hides(const bt_device *device, uint32_t weight);
 
 /* ---- tier.c: from the disk or from the page cache ---- */
 

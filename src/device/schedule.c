@@ -180,7 +180,7 @@ static struct ggml_tensor *clone_source(builder *b, struct ggml_tensor *src) {
     return clone;
 }
 
-/* A weight that this product reads in its second layout: a clone for it alone. NULL: it does not. */
+/* A weight that this product reads repacked: a clone for it alone. NULL: it does not. */
 static struct ggml_tensor *clone_repacked(builder *b, const struct ggml_tensor *node) {
     const struct ggml_tensor *src = node->src[0];
     uint32_t weight = node->op == GGML_OP_MUL_MAT ? weight_of(b->device, src) : BT_NO_WEIGHT;
@@ -393,6 +393,7 @@ static bt_status plan_segments(builder *b) {
 static bt_status build(bt_device *device, const struct ggml_cgraph *graph, bt_schedule *schedule, bt_error *err) {
     builder b = {.device = device, .source = graph, .schedule = schedule, .err = err};
     schedule->uid = 0;
+    BT_TRY(bt_replace_prepare(device, graph, err));
     BT_TRY(lay_out(&b));
     clone_nodes(&b);
     copy_use_counts(&b);

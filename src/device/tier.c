@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tier.c: whether streamed units come from the disk or from the page cache, measured both ways.
+ * tier.c: whether streamed units and experts come from the disk or from the page cache, measured both ways.
  *
  *     pass       1      2      3      4      5        6 ...
  *     read from  cache  cache  cache  disk   disk     the cheaper one
@@ -75,7 +75,8 @@ void bt_tier_decide(bt_tier *tier, uint64_t ns_per_mib, bool is_few) {
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
 static bool has_choice(const bt_device *device) {
-    return device->ring && device->params.may_cache;
+    bool streams = device->ring || (device->moe.experts && !device->moe.all_there);
+    return streams && device->params.may_cache;
 }
 
 void bt_tier_open(bt_device *device) {
@@ -96,11 +97,11 @@ void bt_tier_before(bt_device *device) {
 
 void bt_tier_after(bt_device *device, const bt_schedule *schedule) {
     bt_tier *tier = &device->tier;
-    if (!has_choice(device) || schedule->n_order == 0) return;
+    if (!has_choice(device)) return;
     bt_reader_stats reads;
     bt_reader_stats_read(device->params.reader, &reads);
     uint64_t bytes = reads.read_bytes - tier->read_bytes;
-    if (bytes == 0) return; /* all was in the ring */
+    if (bytes == 0) return; /* all was there */
     uint64_t ns_per_mib = bt_mul_div_u64(device->stats.wait_ns - tier->wait_ns, UINT64_C(1) << 20, bytes);
     bt_tier_decide(tier, ns_per_mib, schedule->n_columns <= FEW_COLUMNS);
     bt_reader_set_cached(device->params.reader, tier->cached);

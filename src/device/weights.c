@@ -262,7 +262,7 @@ bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void 
     if (weight == BT_NO_WEIGHT) return false;
     uint64_t start = offset + (tensor->view_src ? tensor->view_offs : 0);
     const uint8_t *resident = bt_weights_resident(weights, weight);
-    if (resident) {
+    if (resident && !bt_replace_hides(weights->device, weight)) {
         memcpy(data, resident + start, bytes);
         return true;
     }

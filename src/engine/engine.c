@@ -130,6 +130,7 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
         .store = &engine->store,
         .reader = engine->reader,
         .ring_bytes = plan ? bt_sat_mul_u64(plan->n_slots, plan->slot_bytes) : 0,
+        .replaces = plan && plan->layouts.n_replaced > 0,
         .derived_bytes = plan ? plan->ledger.bytes[BT_LINE_DERIVED] : 0,
         .n_threads = engine->params.n_threads,
         .n_ubatch = plan ? plan->n_ubatch : 1,

@@ -262,7 +262,7 @@ bt_status bt_units_fill(bt_facts *facts, bt_arena *arena, bt_arena *scratch, con
     for (uint32_t i = 0; i < facts->n_tensors; i++)
         facts->tensors[i].unit = BT_NO_UNIT;
     for (uint32_t i = 0; i < facts->n_tensors; i++)
-        facts->tensors[i].has_second = bt_layout_has_second(&facts->tensors[i]);
+        facts->tensors[i].layout = bt_layout_of(&facts->tensors[i]);
     BT_TRY(sort_tensors(&b, scratch, err));
     BT_TRY(reserve(&b, arena, err));
     add_groups(&b);

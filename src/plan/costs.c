@@ -68,7 +68,7 @@ bt_status bt_costs_units(const bt_facts *facts, bool repacks, bt_arena *arena, b
                                   .slot_bytes = unit->image_bytes,
                                   .read_bytes = unit->image_bytes,
                                   .kind = unit->kind};
-        if (repacks) units[u].derived_bytes = bt_facts_second_bytes(facts, unit);
+        if (repacks) units[u].layouts = bt_facts_layouts(facts, unit);
         if (unit->n_tensors == 0) continue;
         const bt_tensor *tensor = &facts->tensors[facts->unit_tensors[unit->first_tensor]];
         bool table = unit->kind == BT_KIND_TABLE;

@@ -14,7 +14,7 @@ typedef struct bt_base_costs {
 } bt_base_costs;
 
 /* The units of the facts as the search sees them, same indices. */
-/* repacks: this processor's kernels know second layouts (model/layouts.h). */
+/* repacks: this processor's kernels know other layouts (model/layouts.h). */
 BT_MUST_CHECK bt_status bt_costs_units(const bt_facts *facts, bool repacks, bt_arena *arena, bt_plan_unit **ret_units,
                                        bt_error *err);
 /* Expert blocks of the facts, as the search sees them, into a problem. BT_E_NOMEM. */

@@ -37,7 +37,7 @@ static bool is_limited(const bt_machine *machine) {
 
 bool bt_plan_has_page_cache(const bt_plan *plan, const bt_machine *machine) {
     const bt_pool *host = &machine->pools[0];
-    if (plan->verdict == BT_REFUSED || plan->n_streamed == 0 || plan->wishes.io == BT_IO_DIRECT) return false;
+    if (plan->verdict == BT_REFUSED || plan->read_bytes_per_pass == 0 || plan->wishes.io == BT_IO_DIRECT) return false;
     if (machine->n_pools == 0 || host->state != BT_READING_REPORTED || is_limited(machine)) return false;
     uint64_t room = bt_sat_sub_u64(host->free_bytes - host->free_bytes / CACHE_LEAVES, machine->untouched_bytes);
     return bt_sat_add_u64(plan->planned_bytes, plan->read_bytes_per_pass) <= room;

@@ -27,6 +27,7 @@ typedef struct bt_problem {
     uint32_t n_alternatives;
     const bt_plan_unit *units; /* in order of use within a pass; tables last */
     uint32_t n_units;
+    bt_layouts small_layouts; /* of weights that are always in memory and no unit; zeroes: nothing, here */
     bt_wishes wishes;
     uint32_t n_ctx_train;       /* 0 = unknown */
     uint32_t n_ctx_default_cap; /* 4096 */

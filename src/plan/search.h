@@ -158,7 +158,7 @@ uint32_t bt_ctx_lowest(const bt_ask *ask);
 
 bool bt_forecast_ns(const bt_problem *problem, uint64_t read_bytes_per_pass, uint64_t weight_bytes_per_pass,
                     uint32_t n_slots, uint64_t *ret_ns, bt_bound *ret_bound);
-/* Spend what the plan leaves of its budget on second layouts. */
+/* Other layouts of pinned weights: in the plain one's place, and of what the plan leaves of its budget beside it. */
 void bt_derive(const bt_problem *problem, uint32_t page_table_divisor, bt_plan *plan);
 /* Before that: on slots for experts. Reading follows. */
 void bt_experts_spend(const bt_problem *problem, uint32_t page_table_divisor, bt_plan *plan);

@@ -52,7 +52,7 @@ bool bt_report_disk_warning(const bt_plan *plan, bt_text *out) {
     bool rotates = bt_disk_rotates(disk);
     bool is_slow = bytes_per_s > 0 && bytes_per_s < SLOW_BYTES_PER_S;
     bool warns = rotates || disk->kind == BT_DISK_NETWORK || is_slow;
-    if (plan->n_streamed == 0 || plan->verdict == BT_REFUSED || !warns) return false;
+    if (plan->read_bytes_per_pass == 0 || plan->verdict == BT_REFUSED || !warns) return false;
     bt_text_add(out, "weights stream from ");
     add_name(disk, out);
     if (rotates) bt_text_add(out, ", which rotates");

@@ -97,6 +97,8 @@ json_t *bt_machine_to_json(bt_json_out *out, const bt_machine *machine);
 json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts);
 /* The measured member of --stats. */
 void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *measured);
+/* The layouts member of a plan, and of what was measured. */
+void bt_layouts_to_json(bt_json_out *out, json_t *root, const bt_layouts *layouts);
 /* The fingerprint member of plan.json and bench.json. */
 void bt_fingerprint_to_json(bt_json_out *out, json_t *root, const bt_facts *facts, const bt_machine *machine);
 /* The plan member, for plan.json and --stats alike; NULL when memory was refused. */

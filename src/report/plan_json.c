@@ -133,6 +133,18 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_u64(out, ring, "slot_bytes", plan->slot_bytes);
 }
 
+static void put_layout(bt_json_out *out, json_t *layouts, const char *key, uint32_t n_weights, uint64_t bytes) {
+    json_t *o = bt_json_put_object(out, layouts, key);
+    bt_json_put_u64(out, o, "weights", n_weights);
+    bt_json_put_u64(out, o, "bytes", bytes);
+}
+
+void bt_layouts_to_json(bt_json_out *out, json_t *root, const bt_layouts *layouts) {
+    json_t *o = bt_json_put_object(out, root, "layouts");
+    put_layout(out, o, "replaced", layouts->n_replaced, layouts->replaced_bytes);
+    put_layout(out, o, "second", layouts->n_second, layouts->second_bytes);
+}
+
 /* A block is pinned or streamed when all its units are, else partial. A block without units is all small tensors. */
 static void put_blocks(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_facts *facts) {
     uint32_t n_pinned = 0;
@@ -164,6 +176,7 @@ static void put_units(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_u64(out, units, "device", 0);
     bt_json_put_u64(out, units, "pinned_bytes", plan->pinned_bytes);
     put_blocks(out, root, plan, facts);
+    bt_layouts_to_json(out, root, &plan->layouts);
     json_t *placement = bt_json_put_array(out, root, "placement");
     for (uint32_t i = 0; plan->place && i < plan->n_units && i < facts->n_units; i++) {
         json_t *item = bt_json_add_object(out, placement);

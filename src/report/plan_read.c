@@ -179,6 +179,23 @@ static void read_experts(bt_json_in *in, const json_t *root, bt_plan *plan) {
     (void)bt_json_bool(in, o, "shared", &plan->experts_shared);
 }
 
+static void read_layout(bt_json_in *in, const json_t *layouts, const char *key, uint32_t *n_weights, uint64_t *bytes) {
+    bt_json_at(in, "layouts.");
+    const json_t *o = bt_json_object(in, layouts, key);
+    bt_json_at(in, "layouts.%s.", key);
+    if (!o) bt_json_wrong(in, "", "an object is wanted");
+    (void)bt_json_u32(in, o, "weights", UINT32_MAX, n_weights);
+    (void)bt_json_limit(in, o, "bytes", bytes);
+}
+
+/* Plans of before weights were repacked in place do not have the member. */
+static void read_layouts(bt_json_in *in, const json_t *root, bt_layouts *layouts) {
+    if (!json_object_get(root, "layouts")) return;
+    const json_t *o = section(in, root, "layouts");
+    read_layout(in, o, "replaced", &layouts->n_replaced, &layouts->replaced_bytes);
+    read_layout(in, o, "second", &layouts->n_second, &layouts->second_bytes);
+}
+
 static void read_lines(bt_json_in *in, const json_t *host, const bt_plan *plan, bt_ledger *ledger) {
     const json_t *lines = bt_json_array(in, host, "lines", BT_LINE_COUNT);
     uint32_t seen = 0; /* bit of each line */
@@ -307,6 +324,7 @@ bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *a
     read_wishes(&in, root, &plan.wishes);
     read_shape(&in, root, &plan);
     read_units(&in, root, arena, &plan);
+    read_layouts(&in, root, &plan.layouts);
     read_companion(&in, root, "draft", &plan.draft);
     read_companion(&in, root, "mmproj", &plan.mmproj);
     read_experts(&in, root, &plan);

@@ -68,10 +68,13 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
     bt_row(out, "Streaming ring", "%u buffer%s (%s)%s", plan->n_slots, plan->n_slots == 1 ? "" : "s",
            BT_SIZE(plan->ledger.bytes[BT_LINE_RING]), ring_lowered ? ", a second does not fit" : "");
     bt_row(out, "Pinned units", "%u / %u (%s)", plan->n_pinned, plan->n_units, BT_SIZE(plan->pinned_bytes));
-    uint64_t derived_bytes = plan->ledger.bytes[BT_LINE_DERIVED];
-    if (derived_bytes > 0)
-        bt_row(out, "Second layout", "%s beside them, for single tokens: last digits may differ",
-               BT_SIZE(derived_bytes));
+    const bt_layouts *layouts = &plan->layouts;
+    if (layouts->n_replaced > 0)
+        bt_row(out, "Repacked in place", "%u weights (%s), at no byte more: last digits may differ",
+               layouts->n_replaced, BT_SIZE(layouts->replaced_bytes));
+    if (layouts->n_second > 0)
+        bt_row(out, "Second layout", "%u weights (%s) beside them, for single tokens: last digits may differ",
+               layouts->n_second, BT_SIZE(layouts->second_bytes));
 }
 
 static void add_companion(bt_text *out, const char *label, const bt_companion *companion) {

@@ -52,6 +52,7 @@ typedef struct bt_measured {
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
     uint64_t elastic_taken, elastic_released; /* units */
+    bt_layouts layouts;                       /* of weights, at the end */
     uint64_t major_faults, schedules_built, schedules_reused;
     bt_known loop_major_faults; /* from the second token to the last, loop_tokens of them */
     uint32_t loop_tokens;

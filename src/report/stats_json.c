@@ -94,6 +94,7 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     bt_json_put_u64(out, elastic, "peak_bytes", m->elastic_peak_bytes);
     bt_json_put_u64(out, elastic, "taken", m->elastic_taken);
     bt_json_put_u64(out, elastic, "released", m->elastic_released);
+    bt_layouts_to_json(out, o, &m->layouts);
     put_locked(out, o, &m->locked);
     bt_json_put_u64(out, o, "major_faults", m->major_faults);
     double faults = 0;

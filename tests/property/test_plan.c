@@ -88,7 +88,7 @@ static void world_make(uint32_t n_units, shape form) {
     for (uint32_t u = 0; u < n_units; u++) {
         bt_plan_unit *unit = &w.units[u];
         uint64_t bytes = unit_bytes(form);
-        *unit = (bt_plan_unit){bytes, bytes, bytes, 0, 0, 0, BT_KIND_ATTENTION};
+        *unit = (bt_plan_unit){bytes, bytes, bytes, 0, 0, {0}, BT_KIND_ATTENTION};
         if (u + n_tables >= n_units) {
             unit->kind = BT_KIND_TABLE;
             unit->rows_bytes = below(bytes + 1000);
@@ -442,7 +442,7 @@ static void large_make(uint32_t n_blocks, uint64_t scale) {
             bool more_bits = (t == 2 || t == 6) && (b < n_blocks / 8 || b >= 7 * n_blocks / 8 || b % 3 == 2);
             uint64_t bytes = 4096 * (pages[t] * scale * (more_bits ? 210 : 144) / 144 + 1 + below(2));
             w.units[n++] =
-                (bt_plan_unit){bytes, bytes, bytes, 0, 0, 0, t < 4 ? BT_KIND_ATTENTION : BT_KIND_FEED_FORWARD};
+                (bt_plan_unit){bytes, bytes, bytes, 0, 0, {0}, t < 4 ? BT_KIND_ATTENTION : BT_KIND_FEED_FORWARD};
         }
     w.costs[0] =
         (bt_costs){.n_ubatch = 512, .ctx_align = 256, .ctx_step = 256, .ctx_min = 256, .page_table_divisor = 512};
@@ -527,10 +527,95 @@ static void pins_are_spread(void **state) {
     }
 }
 
+/* ---- layouts ---- */
+
+static bt_layouts some_layouts(uint64_t bytes) {
+    bt_layouts layouts = {.n_replaced = (uint32_t)below(3), .n_second = (uint32_t)below(3)};
+    if (layouts.n_replaced > 0) layouts.replaced_bytes = 1 + below(bytes);
+    if (layouts.n_second > 0) layouts.second_bytes = 1 + below(bytes);
+    return layouts;
+}
+
+/* What all pinned units, and what is always in memory, could be held in. */
+static bt_layouts naive_layouts(const bt_plan *plan) {
+    bt_layouts sum = w.problem.small_layouts;
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        if (plan->place[u] != BT_PLACE_PINNED) continue;
+        sum.n_replaced += w.units[u].layouts.n_replaced;
+        sum.replaced_bytes += w.units[u].layouts.replaced_bytes;
+        sum.n_second += w.units[u].layouts.n_second;
+        sum.second_bytes += w.units[u].layouts.second_bytes;
+    }
+    return sum;
+}
+
+/* Layouts change nothing of a plan but their own line and its page tables. */
+static void same_but_layouts(const bt_plan *a, const bt_plan *b) {
+    assert_int_equal(a->verdict, b->verdict);
+    assert_int_equal(a->n_ctx, b->n_ctx);
+    assert_int_equal(a->n_ubatch, b->n_ubatch);
+    assert_memory_equal(a->place, b->place, a->n_units * sizeof *a->place);
+    for (uint32_t line = 0; line < BT_LINE_COUNT; line++)
+        if (line != BT_LINE_DERIVED && line != BT_LINE_PAGETABLES)
+            assert_int_equal(a->ledger.bytes[line], b->ledger.bytes[line]);
+}
+
+static void layouts_at(uint64_t budget, bt_arena *arena) {
+    bt_plan off;
+    bt_plan on;
+    bt_plan by_itself;
+    w.problem.wishes.repack = BT_OFF;
+    plan_at(budget, arena, &off);
+    w.problem.wishes.repack = BT_ON;
+    plan_at(budget, arena, &on);
+    w.problem.wishes.repack = BT_AUTO;
+    plan_at(budget, arena, &by_itself);
+    assert_int_equal(off.layouts.n_replaced + off.layouts.n_second, 0);
+    assert_int_equal(off.layouts.replaced_bytes + off.layouts.second_bytes, 0);
+    same_but_layouts(&off, &on);
+    same_but_layouts(&off, &by_itself);
+    if (off.verdict == BT_REFUSED) {
+        assert_int_equal(on.layouts.n_replaced + on.layouts.n_second, 0);
+        return;
+    }
+    bt_layouts all = naive_layouts(&on);
+    assert_int_equal(on.layouts.n_replaced, all.n_replaced);
+    assert_int_equal(on.layouts.replaced_bytes, all.replaced_bytes);
+    assert_true(on.layouts.n_second <= all.n_second && on.layouts.second_bytes <= all.second_bytes);
+    assert_int_equal(on.layouts.second_bytes, on.ledger.bytes[BT_LINE_DERIVED]);
+    assert_true(on.planned_bytes <= budget);
+    if (on.layouts.second_bytes == 0) assert_int_equal(on.planned_bytes, off.planned_bytes);
+    bool any = on.layouts.replaced_bytes > 0 || on.layouts.second_bytes > 0;
+    assert_int_equal(on.exact, off.exact && !any);
+    const bt_layouts *wanted = by_itself.n_streamed > 0 ? &off.layouts : &on.layouts;
+    assert_int_equal(by_itself.layouts.n_replaced, wanted->n_replaced);
+    assert_int_equal(by_itself.layouts.second_bytes, wanted->second_bytes);
+}
+
+static void layouts_round(uint32_t round) {
+    world_make(3 + (uint32_t)below(10), (shape)(round % 3));
+    for (uint32_t u = 0; u < w.problem.n_units; u++)
+        w.units[u].layouts = some_layouts(w.units[u].pinned_bytes);
+    w.problem.small_layouts = (bt_layouts){.n_replaced = 2, .replaced_bytes = below(100)};
+    bt_arena *arena = bt_arena_open(ARENA_BYTES, 1 << 20);
+    uint64_t sum = 0;
+    for (uint32_t u = 0; u < w.problem.n_units; u++)
+        sum += w.units[u].pinned_bytes;
+    for (uint32_t i = 0; i < 8; i++)
+        layouts_at(below(3 * sum + 400000), arena);
+    bt_arena_close(arena);
+}
+
+static void layouts_take_their_own(void **state) {
+    (void)state;
+    run(layouts_round, 400);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(minimum_is_exact), cmocka_unit_test(more_is_never_worse), cmocka_unit_test(nothing_is_better),
-        cmocka_unit_test(large_is_quick),   cmocka_unit_test(pins_are_spread),
+        cmocka_unit_test(minimum_is_exact),  cmocka_unit_test(more_is_never_worse),
+        cmocka_unit_test(nothing_is_better), cmocka_unit_test(large_is_quick),
+        cmocka_unit_test(pins_are_spread),   cmocka_unit_test(layouts_take_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,6 +160,7 @@ static inline void fixture_plan(report_fixture *f) {
         .n_pinned = 3,
         .n_streamed = 2,
         .pinned_bytes = 5000001,
+        .layouts = {.n_replaced = 4, .replaced_bytes = 3500000, .n_second = 7, .second_bytes = 1017518},
         .read_bytes_per_pass = 6000003,
         .budget_bytes = 67108864,
         .budget_state = BT_READING_REPORTED,

@@ -14,7 +14,6 @@ static bt_plan plan;
 static int start(void **state) {
     (void)state;
     plan = (bt_plan){.verdict = BT_STREAMS,
-                     .n_streamed = 3,
                      .read_bytes_per_pass = UINT64_C(1) << 30,
                      .disk = {.kind = BT_DISK_SOLID, .name = "sda"},
                      .disk_bytes_per_s = {true, 2000000000}};
@@ -50,7 +49,7 @@ static void test_warnings(void **state) {
     expect_warning("weights stream from nfs, over a network: a token reads 1.00 GiB");
     plan.page_cache = true;
     expect_warning("weights stream from nfs, over a network: a token reads 1.00 GiB the first time");
-    plan.n_streamed = 0;
+    plan.read_bytes_per_pass = 0;
     expect_warning(NULL);
 }
 

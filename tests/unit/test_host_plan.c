@@ -102,7 +102,7 @@ static int start(void **state) {
                            .n_pools = 1,
                            .cgroup_version = 2,
                            .n_cgroup_levels = 2};
-    plan = (bt_plan){.verdict = BT_STREAMS, .n_streamed = 5, .planned_bytes = G, .read_bytes_per_pass = 11 * G};
+    plan = (bt_plan){.verdict = BT_STREAMS, .planned_bytes = G, .read_bytes_per_pass = 11 * G};
     return 0;
 }
 
@@ -138,9 +138,9 @@ static void cache_not_unasked(void **state) {
 }
 static void cache_not_without_streaming(void **state) {
     (void)state;
-    plan.n_streamed = 0;
+    plan.read_bytes_per_pass = 0;
     assert_false(bt_plan_has_page_cache(&plan, &machine));
-    plan.n_streamed = 5;
+    plan.read_bytes_per_pass = G;
     plan.verdict = BT_REFUSED;
     assert_false(bt_plan_has_page_cache(&plan, &machine));
 }

@@ -83,9 +83,9 @@ static int set_up(void **state) {
     for (uint32_t i = 0; i < 3; i++)
         costs[i] = model(F16, CELL, 512u >> i);
     for (uint32_t u = 0; u < 8; u++)
-        units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, 0, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
-    units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, 0, BT_KIND_HEAD};
-    units[10] = (bt_plan_unit){TABLE, TABLE, TABLE, ROWS, 0, 0, BT_KIND_TABLE};
+        units[u] = (bt_plan_unit){BLOCK, BLOCK, BLOCK, 0, 0, {0}, u % 2 ? BT_KIND_FEED_FORWARD : BT_KIND_ATTENTION};
+    units[8] = units[9] = (bt_plan_unit){HEAD, HEAD, HEAD, 0, 0, {0}, BT_KIND_HEAD};
+    units[10] = (bt_plan_unit){TABLE, TABLE, TABLE, ROWS, 0, {0}, BT_KIND_TABLE};
     problem = (bt_problem){.costs = costs,
                            .n_costs = 3,
                            .units = units,
@@ -574,7 +574,7 @@ static void of_equal_pins_fewer_planned_bytes(void **state) {
 static void pinning_the_largest_shrinks_the_ring(void **state) {
     (void)state;
     problem.wishes.n_ctx = 256;
-    units[3] = (bt_plan_unit){4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 0, 0, BT_KIND_FEED_FORWARD};
+    units[3] = (bt_plan_unit){4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 0, {0}, BT_KIND_FEED_FORWARD};
     plan_with(fixed(256, 512) + 6 * BLOCK);
     assert_int_equal(plan.n_slots, 2);
     assert_int_equal(plan.slot_bytes, BLOCK);
@@ -781,7 +781,14 @@ static void arena_full(void **state) {
 /* Every block's unit has one of half its size. */
 static void derive_blocks(void) {
     for (uint32_t u = 0; u < 8; u++)
-        units[u].derived_bytes = BLOCK / 2;
+        units[u].layouts = (bt_layouts){.n_second = 3, .second_bytes = BLOCK / 2};
+}
+
+/* Two weights of every block's unit have one in their own place, and five small ones. */
+static void replace_blocks(void) {
+    for (uint32_t u = 0; u < 8; u++)
+        units[u].layouts = (bt_layouts){.n_replaced = 2, .replaced_bytes = BLOCK / 4};
+    problem.small_layouts = (bt_layouts){.n_replaced = 5, .replaced_bytes = 77};
 }
 
 static void second_layouts(void **state) {
@@ -796,6 +803,9 @@ static void second_layouts(void **state) {
     plan_with(full + BLOCK / 2);
     assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK / 2);
     assert_int_equal(plan.ledger.source[BT_LINE_DERIVED], BT_SOURCE_TENSOR);
+    assert_int_equal(plan.layouts.n_second, 3);
+    assert_int_equal(plan.layouts.second_bytes, BLOCK / 2);
+    assert_int_equal(plan.layouts.n_replaced, 0);
     assert_false(plan.exact);
     assert_int_equal(plan.planned_bytes, full + BLOCK / 2);
     plan_with(full + 100 * BLOCK);
@@ -810,8 +820,8 @@ static void second_layouts_in_order(void **state) {
     (void)state;
     const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS;
     derive_blocks();
-    units[0].derived_bytes = 0;
-    units[2].derived_bytes = 3 * BLOCK;
+    units[0].layouts = (bt_layouts){0};
+    units[2].layouts.second_bytes = 3 * BLOCK;
     plan_with(full + 3 * BLOCK);
     assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK / 2);
 }
@@ -843,6 +853,88 @@ static void second_layouts_of_streams(void **state) {
         assert_true(plan.planned_bytes <= budget);
         assert_true(plan.ledger.bytes[BT_LINE_DERIVED] <= plan.pinned_bytes / 2);
     }
+}
+
+/* In the plain one's place: no byte more, and so without room, and without a budget. */
+static void replaced_layouts(void **state) {
+    (void)state;
+    const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS;
+    plan_with(full);
+    const uint64_t planned = plan.planned_bytes;
+    replace_blocks();
+    plan_with(full);
+    assert_int_equal(plan.planned_bytes, planned);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], 0);
+    assert_int_equal(plan.layouts.n_replaced, 8 * 2 + 5);
+    assert_int_equal(plan.layouts.replaced_bytes, 8 * (BLOCK / 4) + 77);
+    assert_int_equal(plan.layouts.n_second, 0);
+    assert_false(plan.exact);
+    problem.wishes.repack = BT_OFF;
+    plan_with(full);
+    assert_int_equal(plan.layouts.n_replaced, 0);
+    assert_int_equal(plan.layouts.replaced_bytes, 0);
+    assert_true(plan.exact);
+    problem.wishes.repack = BT_AUTO;
+    problem.wishes.budget_kind = BT_BUDGET_OFF;
+    plan_with(UINT64_MAX);
+    assert_int_equal(plan.layouts.n_replaced, 8 * 2 + 5);
+}
+
+/* Beside weights that stream on request, and then what is pinned, whatever room there is. */
+static void replaced_layouts_of_streams(void **state) {
+    (void)state;
+    uint32_t n_streams = 0;
+    replace_blocks();
+    for (uint64_t budget = fixed(2048, 512) + 2 * BLOCK; budget < fixed(2048, 512) + all_blocks; budget += 500) {
+        problem.wishes.repack = BT_AUTO;
+        plan_with(budget);
+        if (plan.verdict != BT_STREAMS) continue;
+        n_streams++;
+        const uint64_t planned = plan.planned_bytes;
+        assert_int_equal(plan.layouts.n_replaced, 0);
+        problem.wishes.repack = BT_ON;
+        plan_with(budget);
+        uint32_t n_pinned = 0;
+        for (uint32_t u = 0; u < 8; u++)
+            n_pinned += plan.place[u] == BT_PLACE_PINNED;
+        assert_int_equal(plan.layouts.n_replaced, n_pinned * 2 + 5);
+        assert_int_equal(plan.layouts.replaced_bytes, n_pinned * (BLOCK / 4) + 77);
+        assert_int_equal(plan.planned_bytes, planned);
+        assert_false(plan.exact);
+    }
+    assert_true(n_streams > 5);
+}
+
+/* A unit may have weights of both kinds; only the second ones take room. */
+static void replaced_and_second_layouts(void **state) {
+    (void)state;
+    const uint64_t full = fixed(2048, 512) + all_blocks + TABLE - ROWS;
+    replace_blocks();
+    units[1].layouts.n_second = units[4].layouts.n_second = 1;
+    units[1].layouts.second_bytes = units[4].layouts.second_bytes = BLOCK / 2;
+    plan_with(full + BLOCK);
+    assert_int_equal(plan.layouts.n_replaced, 8 * 2 + 5);
+    assert_int_equal(plan.layouts.n_second, 2);
+    assert_int_equal(plan.layouts.second_bytes, BLOCK);
+    assert_int_equal(plan.ledger.bytes[BT_LINE_DERIVED], BLOCK);
+    plan_with(full + BLOCK - 1);
+    assert_int_equal(plan.layouts.n_replaced, 8 * 2 + 5);
+    assert_int_equal(plan.layouts.n_second, 1);
+    assert_int_equal(plan.planned_bytes, full + BLOCK / 2);
+}
+
+/* What is refused is not laid out, nor what is not priced. */
+static void no_layouts_without_a_plan(void **state) {
+    (void)state;
+    replace_blocks();
+    problem.wishes.repack = BT_ON;
+    plan_with(1);
+    assert_int_equal(plan.verdict, BT_REFUSED);
+    assert_int_equal(plan.layouts.n_replaced, 0);
+    problem.kv_known = false;
+    plan_with(fixed(2048, 512) + all_blocks + TABLE);
+    assert_int_equal(plan.verdict, BT_VERDICT_UNKNOWN);
+    assert_int_equal(plan.layouts.n_replaced, 0);
 }
 
 /* Of a budget that nobody named, a quarter of what is left; of no budget, nothing. */
@@ -899,6 +991,10 @@ int main(void) {
         TEST(second_layouts_with_page_tables),
         TEST(second_layouts_of_streams),
         TEST(second_layouts_of_a_guess),
+        TEST(replaced_layouts),
+        TEST(replaced_layouts_of_streams),
+        TEST(replaced_and_second_layouts),
+        TEST(no_layouts_without_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,10 @@ static void same_plan(const bt_plan *a, const bt_plan *b) {
     SAME(n_pinned);
     SAME(n_streamed);
     SAME(pinned_bytes);
+    SAME(layouts.n_replaced);
+    SAME(layouts.replaced_bytes);
+    SAME(layouts.n_second);
+    SAME(layouts.second_bytes);
     SAME(read_bytes_per_pass);
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
         SAME(ledger.bytes[i]);
@@ -258,6 +262,23 @@ static void test_members(void **state) {
     bt_heap_free(json);
 }
 
+/* A plan of before weights were repacked in place. */
+static void test_no_layouts(void **state) {
+    (void)state;
+    char *json = to_json(&fixture.plan);
+    json_t *root = json_loads(json, 0, NULL);
+    bt_heap_free(json);
+    assert_int_equal(json_object_del(root, "layouts"), 0);
+    json = json_dumps(root, 0);
+    bt_plan read;
+    bt_error err = {0};
+    assert_int_equal(bt_plan_from_json(json, strlen(json), arena, &read, &err), BT_OK);
+    fixture.plan.layouts = (bt_layouts){0};
+    same_plan(&fixture.plan, &read);
+    bt_heap_free(json);
+    json_decref(root);
+}
+
 static void test_bytes_that_are_no_utf8(void **state) {
     (void)state;
     fixture.facts.name = "caf\xE9 \xC3\xA9\x1b[31m";
@@ -317,6 +338,11 @@ static void test_strict(void **state) {
         {"\"slots\": 2", "\"slots\": 9999", "\"ring.slots\""},
         {"\"total\": 6,\n    \"pinned\": 3", "\"total\": 7,\n    \"pinned\": 3", "\"placement\""},
         {"\"total\": 6,\n    \"pinned\": 3", "\"total\": 6,\n    \"pinned\": 7", "\"units.pinned\""},
+        {"\"replaced\": {", "\"replaced\": 4, \"x\": {", "\"layouts.replaced\""},
+        {"\"weights\": 4", "\"weights\": -4", "\"layouts.replaced.weights\""},
+        {"\"weights\": 7", "\"wights\": 7", "\"layouts.second.weights\""},
+        {"\"bytes\": 1017518", "\"bytes\": \"some\"", "\"layouts.second.bytes\""},
+        {"\"layouts\": {", "\"layouts\": [4], \"x\": {", "\"layouts\""},
         {"\"where\": \"rows\"", "\"where\": \"moon\"", "\"placement[5].where\""},
         {"\"placement\": [", "\"placement\": [4, ", "\"placement\""},
         {"\"pools\": [", "\"pools\": [5, ", "\"pools[0]\""},
@@ -490,7 +516,8 @@ static void test_text_streams(void **state) {
                "  LM Head Mode         resident (737.7 KiB)\n"
                "  Streaming ring       2 buffers (801.7 KiB)\n"
                "  Pinned units         3 / 6 (4.8 MiB)\n"
-               "  Second layout        993.7 KiB beside them, for single tokens: last digits may differ\n"
+               "  Repacked in place    4 weights (3.3 MiB), at no byte more: last digits may differ\n"
+               "  Second layout        7 weights (993.7 KiB) beside them, for single tokens: last digits may differ\n"
                "\n"
                "  Model                m-00001-of-00002.gguf\n"
                "  Weights              18.1 MiB in 2 files\n"
@@ -728,6 +755,7 @@ int main(void) {
         TEST(test_rates_survive),
         TEST(test_open_types),
         TEST(test_members),
+        TEST(test_no_layouts),
         TEST(test_bytes_that_are_no_utf8),
         TEST(test_units_that_differ),
         TEST(test_strict),
