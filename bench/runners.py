@@ -50,6 +50,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--words", type=int, default=64, help="of the prompt")
     parser.add_argument("-c", "--ctx", type=int, default=512)
+    parser.add_argument("--temp", type=float, default=0.0, help="draw from all tokens; 0: greedy")
     parser.add_argument("--warm", action="store_true", help="with the model in the page cache")
     parser.add_argument("--only", default="", help="names of runners, with commas between")
     parser.add_argument("--plot", type=pathlib.Path, metavar="FILE.svg")
@@ -67,7 +68,7 @@ def main():
     for limit in (int(word) * kit.MIB for word in options.limits.split(",")):
         def ask_of(folder, limit=limit):
             return adapters.Ask(options.model, limit, kit.text_of(options.words), options.tokens, options.ctx,
-                                options.threads, not options.warm, folder)
+                                options.threads, not options.warm, folder, options.temp)
 
         speeds = adapters.rounds(runners, ask_of, options.rounds)
         ours = speeds.get("burthen", [])

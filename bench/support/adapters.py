@@ -8,9 +8,11 @@ context, threads and number of tokens, greedily. To add one, add a row."""
 import dataclasses
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -27,6 +29,7 @@ class Ask:
     threads: int
     cold: bool
     folder: pathlib.Path  # for files of the run
+    temp: float = 0.0  # 0: greedy; else of the whole vocabulary
 
 
 @dataclasses.dataclass
@@ -47,6 +50,13 @@ class Runner:
     is_alone: bool = True  # one process, whose VmHWM is the runner's
 
 
+def sampling(ask, greedy):
+    """Of all tokens, by their probabilities, at a temperature; with one seed for all, though they draw on their own."""
+    if not ask.temp:
+        return greedy.split()
+    return ["--temp", ask.temp, "--top-k", 0, "--top-p", 1, "--min-p", 0, "--seed", 5]
+
+
 # ---- burthen ----
 
 
@@ -56,7 +66,7 @@ def burthen_find():
 
 def burthen_command(found, ask):
     return [found, "run", ask.model, "-p", ask.prompt, "-n", ask.n_tokens, "-c", ask.n_ctx, "-t", ask.threads,
-            "--ignore-eos", "--greedy", "-q", "--ram-budget", ask.limit - kit.CGROUP_EXTRA, "--stats",
+            "--ignore-eos", *sampling(ask, "--greedy"), "-q", "--ram-budget", ask.limit - kit.CGROUP_EXTRA, "--stats",
             ask.folder / "stats.json"]
 
 
@@ -75,8 +85,24 @@ def llama_find():
 
 def llama_command(*more):
     return lambda found, ask: [found, "-m", ask.model, "-p", ask.prompt, "-n", ask.n_tokens, "-c", ask.n_ctx, "-t",
-                               ask.threads, "-no-cnv", "--no-display-prompt", "--ignore-eos", "--temp", "0", "-fit",
-                               "off", *more]
+                               ask.threads, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off",
+                               *sampling(ask, "--temp 0"), *more]
+
+
+def random_find():
+    """llama-completion, and the library that makes its mapping read no more than what is touched."""
+    library = kit.SOURCE / "build/bench/mmap_random.so"
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if not llama_find() or not compiler:
+        return None
+    library.parent.mkdir(parents=True, exist_ok=True)
+    source = pathlib.Path(__file__).with_name("mmap_random.c")
+    made = subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, source], check=False)
+    return library if made.returncode == 0 else None
+
+
+def random_command(found, ask):
+    return ["env", f"LD_PRELOAD={found}", *llama_command("--no-repack")(llama_find(), ask)]
 
 
 def perf_read(result, ask):
@@ -147,6 +173,7 @@ RUNNERS = (
     Runner("burthen", burthen_find, burthen_command, burthen_read),
     Runner("llama.cpp", llama_find, llama_command(), perf_read),
     Runner("llama.cpp-mmap", llama_find, llama_command("--no-repack"), perf_read),  # its best in a limit
+    Runner("llama.cpp-mmap-random", random_find, random_command, perf_read),  # and of a mixture of experts
     Runner("llama_cpp", binding_find, binding_command, perf_read),
     Runner("ollama", lambda: shutil.which("ollama"), ollama_command, ollama_read, ollama_prepare, is_alone=False),
 )
