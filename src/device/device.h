@@ -33,6 +33,7 @@ typedef enum bt_device_phase { BT_PHASE_LOAD, BT_PHASE_CONTEXT, BT_PHASE_COMPUTE
 
 typedef struct bt_device_params {
     bt_account *account;   /* outlives the device */
+    const bt_line *lines;  /* [BT_LINE_COUNT] what the account calls each line; NULL: as it is called. Outlives it */
     const bt_facts *facts; /* outlives the device */
     const bt_place *place; /* [facts->n_units]; NULL when measuring: everything streams */
     const bt_store *store; /* NULL when measuring */
@@ -44,6 +45,7 @@ typedef struct bt_device_params {
     bool measuring;
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     bool elastic;           /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
+    bt_device *threads_of;  /* whose compute threads are used, never at the same time; outlives the device. NULL: own */
 } bt_device_params;
 
 typedef struct bt_device_stats {

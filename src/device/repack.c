@@ -124,7 +124,7 @@ static void fill_with(bt_device *device, uint32_t n_threads) {
 }
 
 static bt_status open_memory(bt_device *device, bt_repack *repack, uint64_t bytes, bt_error *err) {
-    BT_TRY(bt_account_map(device->account, BT_LINE_DERIVED, bytes, &repack->memory, err));
+    BT_TRY(bt_account_map(device->account, bt_device_line(device, BT_LINE_DERIVED), bytes, &repack->memory, err));
     BT_TRY(bt_account_commit(device->account, repack->memory, bytes, err));
     (void)bt_os_huge_pages(repack->memory->base, bytes); /* advice */
     return BT_OK;
