@@ -150,10 +150,9 @@ static void test_draft_margins(void **state) {
                               {.bytes = 39 * MIB, .image_bytes = 39 * MIB + 8192}};
     draft.units = units;
     draft.n_units = 2;
-    draft.n_tensors = 10;
     draft.small_bytes = MIB;
     assert_int_equal(bt_companion_draft_add(&target, &draft, &wishes, &base, &costs, NULL), BT_OK);
-    assert_int_equal(line_at(8192, BT_LINE_DRAFT_WEIGHTS), 70 * MIB + 4096 + 8192 + 10 * 64 + 4096);
+    assert_int_equal(line_at(8192, BT_LINE_DRAFT_WEIGHTS), 70 * MIB + 4096 + 8192 + 4096);
 }
 
 /* Windows of the draft are priced exactly where the model has none, and never below what they take. */
