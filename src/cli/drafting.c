@@ -6,7 +6,8 @@
  *   off              left out, said                        no guesses
  *   ngram            left out, said                        looked up
  *   draft            loaded                                (a usage error: options.c)
- *   auto             loaded where weights stream           looked up where weights stream
+ *   auto             loaded where weights stream, and      looked up where weights stream
+ *                    fewer would with it
  *
  * A draft that is left out is not priced either; which it is, is always said. */
 #include "cli/drafting.h"
@@ -48,6 +49,8 @@ static const char *why_left_out(const bt_cli_options *options, const bt_facts *f
     const char *obstacle = bt_drafting_obstacle(&options->wishes, facts);
     if (obstacle) return obstacle;
     if (plan->draft.file[0] == '\0' && options->plan_file) return "the plan has none";
+    if (plan->draft.file[0] == '\0' && plan->verdict == BT_STREAMS)
+        return "its memory is worth more to weights (--speculate draft loads it all the same)";
     if (plan->draft.file[0] == '\0') return "nothing streams (--speculate draft loads it all the same)";
     return plan->priced_by_dry_run ? "the plan has no room for guesses" : "the plan was made without --exact";
 }

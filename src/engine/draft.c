@@ -14,7 +14,9 @@
  * pinned, nothing of it lends or streams, and its graphs run on the model's threads. A token is read through it at
  * once, to touch what every token touches while the plan is still empty, and to know that it works.
  *
- * Bounds: the context of the plan. Left out: a draft with state that cannot go back. */
+ * A draft that does not pay is given up: what it held is lent, and the elastic pins of the model take it.
+ *
+ * Bounds: the context of the plan. Left out: a draft with state that cannot go back; loading one again. */
 #include "engine/draft.h"
 
 #include "base/error.h"
@@ -24,6 +26,8 @@
 #include "engine/session.h"
 
 #include "llama.h"
+
+#include <malloc.h>
 
 #define TYPE_F16 1u /* as the draft is priced (plan/companions.c) */
 
@@ -35,7 +39,9 @@ struct bt_draft {
     bt_session *session;
     int32_t *tokens;  /* [n_ctx] that the context holds: the session's first n_used */
     uint32_t n_vocab; /* that both know */
+    uint32_t reads_256;
     bool failed;
+    bt_mapping *lent[2]; /* in the place of what was given up */
 };
 
 /* What the account calls the lines of a draft. A loader's buffers are gone before the other's come. */
@@ -115,6 +121,9 @@ bt_status bt_draft_open(const bt_facts *facts, bt_engine *beside, const bt_plan 
     if (!draft) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *draft, 0, "no memory for a draft");
     draft->facts = facts;
     draft->account = bt_engine_account(beside);
+    uint64_t held = plan->ledger.bytes[BT_LINE_DRAFT_WEIGHTS] + plan->ledger.bytes[BT_LINE_DRAFT_KV];
+    uint64_t read = plan->read_bytes_per_pass;
+    draft->reads_256 = read > 0 ? (uint32_t)bt_mul_div_u64(256, bt_min_u64(held, read), read) : 0;
     draft->n_vocab = (uint32_t)bt_min_u64(facts->n_vocab, bt_engine_facts(beside)->n_vocab);
     bt_status status = open_parts(draft, beside, plan, reader, err);
     if (status != BT_OK) {
@@ -125,19 +134,56 @@ bt_status bt_draft_open(const bt_facts *facts, bt_engine *beside, const bt_plan 
     return BT_OK;
 }
 
-void bt_draft_close(bt_draft *draft) {
-    if (!draft) return;
+static void unload(bt_draft *draft) {
     bt_session_close(draft->session);
     bt_engine_close(draft->engine);
+    draft->session = NULL;
+    draft->engine = NULL;
+}
+
+/* Bytes of a line, charged and never touched, may be held by others. */
+static bt_mapping *lend(bt_account *account, bt_line line, uint64_t bytes) {
+    bt_mapping *mapping = NULL;
+    if (bytes == 0 || bt_account_map(account, line, bytes, &mapping, NULL) != BT_OK) return NULL;
+    if (bt_account_commit(account, mapping, bytes, NULL) == BT_OK) bt_account_lend(account, mapping);
+    bt_account_unlock(account, mapping);
+    return mapping;
+}
+
+/* Its part of the heap stays charged: the system need not get it back. */
+void bt_draft_give_up(bt_draft *draft) {
+    static const bt_line held[] = {BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV};
+    bt_line_use use[2];
+    if (!draft->engine) return;
+    bt_account_measure(draft->account); /* the peak, before it is gone */
+    for (int i = 0; i < 2; i++)
+        bt_account_use(draft->account, held[i], &use[i]);
+    unload(draft);
+    (void)malloc_trim(0);
+    for (int i = 0; i < 2; i++)
+        draft->lent[i] = lend(draft->account, held[i], use[i].committed_bytes);
+    draft->failed = true;
+    bt_log(BT_LOG_INFO, "the draft model %.200s does not pay: its memory is for weights", draft->facts->path);
+}
+
+uint32_t bt_draft_reads_256(const bt_draft *draft) {
+    return draft->reads_256;
+}
+
+void bt_draft_close(bt_draft *draft) {
+    if (!draft) return;
+    unload(draft);
     bt_account_note(draft->account, BT_LINE_DRAFT_VOCAB, 0);
     bt_account_note(draft->account, BT_LINE_DRAFT_COMPUTE, 0);
+    for (int i = 0; i < 2; i++)
+        bt_account_unmap(draft->account, draft->lent[i]);
     bt_heap_free(draft->plan.place);
     bt_heap_free(draft->tokens);
     bt_heap_free(draft);
 }
 
 void bt_draft_set_abort(bt_draft *draft, bool (*should_abort)(void *), void *user) {
-    bt_device_set_abort(bt_engine_device(draft->engine), should_abort, user);
+    if (draft->engine) bt_device_set_abort(bt_engine_device(draft->engine), should_abort, user);
 }
 
 /* ---- guessing ---- */
@@ -194,7 +240,7 @@ bool bt_draft_follow(bt_draft *draft, const int32_t *tokens, uint32_t n_tokens) 
 
 bool bt_draft_guess(bt_draft *draft, const int32_t *tokens, uint32_t n_tokens, int32_t *ret_guesses, uint32_t n) {
     bt_error err = {0};
-    uint32_t n_ctx = bt_session_n_ctx(draft->session);
+    uint32_t n_ctx = draft->failed ? 0 : bt_session_n_ctx(draft->session);
     if (draft->failed || n_tokens == 0 || n > n_ctx || n_tokens > n_ctx - n) return false;
     return went_well(draft, guess(draft, tokens, n_tokens, ret_guesses, n, &err), &err);
 }

@@ -19,9 +19,15 @@ void bt_draft_close(bt_draft *draft); /* NULL is fine */
 /* As bt_device_set_abort: what is being guessed is stopped. */
 void bt_draft_set_abort(bt_draft *draft, bool (*should_abort)(void *), void *user);
 
+/* What the larger model would not read in a pass if it had the draft's memory, in 256ths of what it reads. */
+uint32_t bt_draft_reads_256(const bt_draft *draft);
+/* The draft does not pay: it is unloaded, and its weights' and cache's bytes are lent to weights of the larger model
+ * (docs/design.md S5), for good. */
+void bt_draft_give_up(bt_draft *draft);
+
 /* Both keep the draft's context in step: what it holds of other tokens than these is forgotten, what it does not hold
  * is decoded. They allocate nothing. false: nothing is guessed, now (the context is full, it was stopped) or, after a
- * failure, which is logged once, from now on. */
+ * failure, which is logged once, or when it was given up, from now on. */
 /* Read tokens, the whole text from its start. */
 bool bt_draft_follow(bt_draft *draft, const int32_t *tokens, uint32_t n_tokens);
 /* The n tokens, n > 0, that the draft finds most likely behind them. */

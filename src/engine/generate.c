@@ -118,6 +118,8 @@ typedef struct loop {
     bt_lookup *lookup; /* the text so far; NULL: no guesses */
     bool can[N_GUESSERS];
     bt_speculation speculations[N_GUESSERS];
+    uint64_t wait_ns; /* of a step, for the disk, lately; 0: not known */
+    uint32_t n_worse; /* passes, one after another, after which the draft looked worse than none */
     uint32_t n_left;
     uint64_t start_ns;
     loop_state second;
@@ -177,11 +179,28 @@ static bool has_guessed(const loop *l) {
     return l->speculations[BY_LOOKUP].n_drafts + l->speculations[BY_DRAFT].n_drafts > 0;
 }
 
+/* Passes after which a draft that does not pay is given up: by then its averages (an eighth of each new value) are of
+ * this text, and what they may have cost is as much as a text of some hundred tokens brings back. */
+#define GIVE_UP_AFTER 32u
+
+/* Without the draft a step would wait less for the disk: by what would not be read, or not at all. */
+static void reconsider_draft(loop *l) {
+    const bt_speculation *s = &l->speculations[BY_DRAFT];
+    if (!l->can[BY_DRAFT]) return;
+    uint64_t saved_ns = bt_sat_mul_u64(s->step_ns, bt_draft_reads_256(l->params->draft)) / 256;
+    uint64_t off_ns = bt_sat_sub_u64(s->step_ns, bt_min_u64(saved_ns, l->wait_ns));
+    l->n_worse = bt_speculation_holds(s, off_ns) ? 0 : l->n_worse + 1;
+    if (l->n_worse < GIVE_UP_AFTER) return;
+    bt_draft_give_up(l->params->draft);
+    l->can[BY_DRAFT] = false;
+}
+
 /* One pass of one token. */
 static bt_status step(loop *l, int32_t token, int32_t *ret_next, bt_error *err) {
-    uint64_t start_ns = bt_os_now_ns();
+    uint64_t start_ns = bt_os_now_ns(), waited_ns = bt_session_wait_ns(l->session);
     BT_TRY(bt_session_decode(l->session, &token, 1, NULL, err));
     *ret_next = sample(l, -1);
+    l->wait_ns = bt_session_wait_ns(l->session) - waited_ns;
     for (int by = 0; by < N_GUESSERS; by++)
         bt_speculation_note_step(&l->speculations[by], bt_os_now_ns() - start_ns);
     return BT_OK;
@@ -231,11 +250,13 @@ static bt_status sample_all(loop *l, bt_error *err) {
         uint64_t start_ns = bt_os_now_ns();
         if (!guess(l, token, n, batch, &by)) {
             BT_TRY(step(l, token, &token, err));
+            reconsider_draft(l);
             continue;
         }
         bool first = !has_guessed(l); /* libllama makes room for more rows of logits, once */
         BT_TRY(step_guessing(l, by, start_ns, batch, n, &token, &on, err));
         if (first) l->second = loop_read(ret);
+        reconsider_draft(l);
     }
     if (l->second.n_tokens > 0) loop_note(&l->second, ret);
     return BT_OK;

@@ -39,6 +39,11 @@ bool bt_speculation_beats(const bt_speculation *s, const bt_speculation *other) 
            bt_sat_mul_u64(s->draft_ns, 256 + other->accepted_256);
 }
 
+bool bt_speculation_holds(const bt_speculation *s, uint64_t off_ns) {
+    if (s->n_drafts < N_FIRST || s->step_ns == 0) return true;
+    return bt_sat_mul_u64(off_ns, 256 + s->accepted_256) >= bt_sat_mul_u64(s->draft_ns, 256);
+}
+
 void bt_speculation_note_step(bt_speculation *s, uint64_t ns) {
     s->step_ns = average(s->step_ns, ns);
     s->n_passes_since++;

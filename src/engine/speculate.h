@@ -22,6 +22,9 @@ typedef struct bt_speculation {
 bool bt_speculation_pays(const bt_speculation *s);
 /* Both pay, and a draft of this kind is at hand: should it be this one? */
 bool bt_speculation_beats(const bt_speculation *s, const bt_speculation *other);
+/* Nothing of what is known says that steps of off_ns each, without drafts of this kind, bring more tokens for a time.
+ */
+bool bt_speculation_holds(const bt_speculation *s, uint64_t off_ns);
 void bt_speculation_note_step(bt_speculation *s, uint64_t ns);
 void bt_speculation_note_draft(bt_speculation *s, uint32_t n_drafted, uint32_t n_accepted, uint64_t ns);
 void bt_speculation_note_other(bt_speculation *s); /* a pass had a draft of another kind */
