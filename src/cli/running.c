@@ -392,6 +392,20 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
 
 /* ---- measuring ---- */
 
+/* Heap of graphs. Of two models it is not known whose it is: the draft's is what is above the other's plan. */
+static void note_graphs(const bt_running *running, bt_account *account, uint64_t heap_bytes) {
+    bt_account_note(account, BT_LINE_COMPUTE, 0);
+    if (running->draft) {
+        bt_line_use use;
+        bt_account_use(account, BT_LINE_COMPUTE, &use);
+        uint64_t room = bt_sat_sub_u64(running->plan.ledger.bytes[BT_LINE_COMPUTE], use.committed_bytes);
+        uint64_t drafts = bt_sat_sub_u64(heap_bytes, room);
+        bt_account_note(account, BT_LINE_DRAFT_COMPUTE, bt_sat_add_u64(bt_draft_heap_bytes(running->draft), drafts));
+        heap_bytes -= drafts;
+    }
+    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes);
+}
+
 /* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */
 static void measure_lines(bt_running *running, bt_measured *measured) {
     bt_account *account = bt_engine_account(running->engine);
@@ -408,7 +422,7 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
     if (running->options->wishes.chat)
         chat_bytes = bt_min_u64(heap_bytes, bt_sat_sub_u64(bt_heap_live_bytes(), running->loaded_own_bytes));
     if (chat_bytes > 0) bt_account_note(account, BT_LINE_STAGING, chat_bytes);
-    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - chat_bytes);
+    note_graphs(running, account, heap_bytes - chat_bytes);
     bt_account_measure(account);
     uint64_t explained = 0;
     uint64_t explained_now = 0;

@@ -35,11 +35,13 @@ struct bt_draft {
     const bt_facts *facts;
     bt_plan plan; /* all pinned */
     bt_account *account;
+    bt_engine *beside;
     bt_engine *engine;
     bt_session *session;
     int32_t *tokens;  /* [n_ctx] that the context holds: the session's first n_used */
     uint32_t n_vocab; /* that both know */
     uint32_t reads_256;
+    uint64_t heap_bytes; /* beside the vocabulary's */
     bool failed;
     bt_mapping *lent[2]; /* in the place of what was given up */
 };
@@ -86,8 +88,8 @@ static bt_status try_token(bt_draft *draft, uint64_t heap_before, bt_error *err)
     const int32_t any = 0;
     BT_TRY(bt_session_decode(draft->session, &any, 1, NULL, err));
     bt_session_clear(draft->session);
-    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(draft->engine), heap_before);
-    bt_account_note(draft->account, BT_LINE_DRAFT_COMPUTE, heap_bytes);
+    draft->heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(draft->engine), heap_before);
+    bt_account_note(draft->account, BT_LINE_DRAFT_COMPUTE, draft->heap_bytes);
     return BT_OK;
 }
 
@@ -121,6 +123,7 @@ bt_status bt_draft_open(const bt_facts *facts, bt_engine *beside, const bt_plan 
     if (!draft) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *draft, 0, "no memory for a draft");
     draft->facts = facts;
     draft->account = bt_engine_account(beside);
+    draft->beside = beside;
     uint64_t held = plan->ledger.bytes[BT_LINE_DRAFT_WEIGHTS] + plan->ledger.bytes[BT_LINE_DRAFT_KV];
     uint64_t read = plan->read_bytes_per_pass;
     draft->reads_256 = read > 0 ? (uint32_t)bt_mul_div_u64(256, bt_min_u64(held, read), read) : 0;
@@ -150,7 +153,7 @@ static bt_mapping *lend(bt_account *account, bt_line line, uint64_t bytes) {
     return mapping;
 }
 
-/* Its part of the heap stays charged: the system need not get it back. */
+/* Its part of the heap stays charged: the system need not get it back. What it had grown by shows when it goes. */
 void bt_draft_give_up(bt_draft *draft) {
     static const bt_line held[] = {BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV};
     bt_line_use use[2];
@@ -158,12 +161,21 @@ void bt_draft_give_up(bt_draft *draft) {
     bt_account_measure(draft->account); /* the peak, before it is gone */
     for (int i = 0; i < 2; i++)
         bt_account_use(draft->account, held[i], &use[i]);
+    uint64_t heap_before = bt_engine_heap_bytes(draft->beside);
+    uint64_t vocab_bytes = bt_engine_load_read(draft->engine)->vocab_bytes;
     unload(draft);
     (void)malloc_trim(0);
+    uint64_t freed_bytes = bt_sat_sub_u64(heap_before, bt_engine_heap_bytes(draft->beside));
+    draft->heap_bytes = bt_max_u64(draft->heap_bytes, bt_sat_sub_u64(freed_bytes, vocab_bytes));
+    bt_account_note(draft->account, BT_LINE_DRAFT_COMPUTE, draft->heap_bytes);
     for (int i = 0; i < 2; i++)
         draft->lent[i] = lend(draft->account, held[i], use[i].committed_bytes);
     draft->failed = true;
     bt_log(BT_LOG_INFO, "the draft model %.200s does not pay: its memory is for weights", draft->facts->path);
+}
+
+uint64_t bt_draft_heap_bytes(const bt_draft *draft) {
+    return draft->heap_bytes;
 }
 
 uint32_t bt_draft_reads_256(const bt_draft *draft) {

@@ -18,6 +18,7 @@ harness.require(harness.SMOLLM2, harness.GEMMA3)
 checks = harness.Checks()
 MIB = harness.MIB
 EXTRA = 40  # blocks: twice the bytes, about
+EXTRA_TALL = 120
 CTX = 256
 BUDGET = "224M"
 ONE = ("-t", "1")
@@ -96,13 +97,19 @@ def check_drawn(tall, draft):
     print(f"drawn: 20 seeds, the same text; {n_accepted} guesses right", flush=True)
 
 
-def check_auto(tall, draft):
+def check_auto(tall, draft, folder):
     # what repeats is looked up, what does not is drafted
     repeats = f"A text:\n\n{harness.PROMPT}\n\nThe same text once more:\n\n{harness.PROMPT[:40]}"
-    plain_text, _, _ = run(tall, "--speculate", "off", prompt=repeats, ctx=512)
-    text, stats, _ = run(tall, *draft, prompt=repeats, ctx=512)
+    taller_one = taller.write(folder / "taller.gguf", harness.SMOLLM2, EXTRA_TALL)
+    plain_text, _, _ = run(taller_one, "--speculate", "off", budget="256M", prompt=repeats, ctx=512)
+    text, stats, _ = run(taller_one, *draft, budget="256M", prompt=repeats, ctx=512)
     checks.check(text == plain_text and stats["measured"]["accepted_tokens"] > 0, "auto: the same text, guessed")
     checks.check(stats["plan"]["draft"] is not None, "auto: with the draft where weights stream")
+    taller_one.unlink()
+    # of a model that is nearly held without it, it would make more stream
+    _, stats, result = run(tall, *draft, budget="248M", n=4)
+    checks.check(stats["plan"]["verdict"] == "streams" and stats["plan"]["draft"] is None and
+                 b"is worth more to weights" in result.stderr, "auto: no draft where weights need its memory")
     _, stats, result = run(tall, *draft, budget="400M", n=4)
     checks.check(stats["plan"]["verdict"] == "fits" and stats["plan"]["draft"] is None and
                  stats["measured"]["drafted_tokens"] == 0 and b"is left out: nothing streams" in result.stderr,
@@ -176,7 +183,7 @@ with tempfile.TemporaryDirectory() as name:
     check_greedy(tall, draft)
     check_bytes(tall, draft)
     check_drawn(tall, draft)
-    check_auto(tall, draft)
+    check_auto(tall, draft, folder)
     check_wrong_guesses(tall, folder)
     check_plan_file(tall, draft, folder)
     check_conversation(tall, draft, folder)
