@@ -409,7 +409,9 @@ static void note_graphs(const bt_running *running, bt_account *account, uint64_t
 /* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */
 static void measure_lines(bt_running *running, bt_measured *measured) {
     bt_account *account = bt_engine_account(running->engine);
-    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), running->loaded_heap_bytes);
+    uint64_t freed_bytes = running->draft ? bt_draft_freed_bytes(running->draft) : 0;
+    uint64_t loaded_bytes = bt_sat_sub_u64(running->loaded_heap_bytes, freed_bytes);
+    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), loaded_bytes);
     uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
     bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
     heap_bytes -= sampler_bytes;

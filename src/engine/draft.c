@@ -41,7 +41,8 @@ struct bt_draft {
     int32_t *tokens;  /* [n_ctx] that the context holds: the session's first n_used */
     uint32_t n_vocab; /* that both know */
     uint32_t reads_256;
-    uint64_t heap_bytes; /* beside the vocabulary's */
+    uint64_t heap_bytes;  /* beside the vocabulary's */
+    uint64_t freed_bytes; /* by giving up */
     bool failed;
     bt_mapping *lent[2]; /* in the place of what was given up */
 };
@@ -165,8 +166,8 @@ void bt_draft_give_up(bt_draft *draft) {
     uint64_t vocab_bytes = bt_engine_load_read(draft->engine)->vocab_bytes;
     unload(draft);
     (void)malloc_trim(0);
-    uint64_t freed_bytes = bt_sat_sub_u64(heap_before, bt_engine_heap_bytes(draft->beside));
-    draft->heap_bytes = bt_max_u64(draft->heap_bytes, bt_sat_sub_u64(freed_bytes, vocab_bytes));
+    draft->freed_bytes = bt_sat_sub_u64(heap_before, bt_engine_heap_bytes(draft->beside));
+    draft->heap_bytes = bt_max_u64(draft->heap_bytes, bt_sat_sub_u64(draft->freed_bytes, vocab_bytes));
     bt_account_note(draft->account, BT_LINE_DRAFT_COMPUTE, draft->heap_bytes);
     for (int i = 0; i < 2; i++)
         draft->lent[i] = lend(draft->account, held[i], use[i].committed_bytes);
@@ -176,6 +177,10 @@ void bt_draft_give_up(bt_draft *draft) {
 
 uint64_t bt_draft_heap_bytes(const bt_draft *draft) {
     return draft->heap_bytes;
+}
+
+uint64_t bt_draft_freed_bytes(const bt_draft *draft) {
+    return draft->freed_bytes;
 }
 
 uint32_t bt_draft_reads_256(const bt_draft *draft) {

@@ -25,8 +25,10 @@ uint32_t bt_draft_reads_256(const bt_draft *draft);
  * (docs/design.md S5), for good. */
 void bt_draft_give_up(bt_draft *draft);
 
-/* Heap that its graphs took: noted on the line draft.compute. */
+/* Heap that its graphs took: noted on the line draft.compute. freed: heap that the process has less since it was given
+ * up; the lines keep their notes. */
 uint64_t bt_draft_heap_bytes(const bt_draft *draft);
+uint64_t bt_draft_freed_bytes(const bt_draft *draft);
 
 /* Both keep the draft's context in step: what it holds of other tokens than these is forgotten, what it does not hold
  * is decoded. They allocate nothing. false: nothing is guessed, now (the context is full, it was stopped) or, after a

@@ -107,7 +107,7 @@ def check_auto(tall, draft, folder):
     checks.check(stats["plan"]["draft"] is not None, "auto: with the draft where weights stream")
     taller_one.unlink()
     # of a model that is nearly held without it, it would make more stream
-    _, stats, result = run(tall, *draft, budget="248M", n=4)
+    _, stats, result = run(tall, *draft, budget="236M", n=4)
     checks.check(stats["plan"]["verdict"] == "streams" and stats["plan"]["draft"] is None and
                  b"is worth more to weights" in result.stderr, "auto: no draft where weights need its memory")
     _, stats, result = run(tall, *draft, budget="400M", n=4)
