@@ -263,9 +263,9 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(speculate),
      .parse = parse_speculate,
-     .arg = "off|auto|ngram[:K]|draft[:K]",
-     .help = "guess up to K of 6 tokens, from what the context repeats or by the model of --draft, and verify them in "
-             "one pass, with the same text; auto does so where weights stream",
+     .arg = "off|auto|GUESS[:K]",
+     .help = "guess up to K of 6 tokens and verify them in one pass, with the same text; GUESS is ngram, from what the "
+             "context repeats, or draft, by the model of --draft; auto does what it can where weights stream",
      .shown_default = "auto",
      .commands = ALL_MODEL},
     {.name = "repack",
