@@ -303,22 +303,56 @@ static bool reads_less(const bt_plan *with, const bt_plan *without) {
     return with->read_bytes_per_pass / tokens < without->read_bytes_per_pass;
 }
 
+/* What results depend on to the last digit (docs/interfaces.md, "Identity"). */
+static bool same_results(const bt_plan *a, const bt_plan *b) {
+    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->type_k == b->type_k && a->type_v == b->type_v;
+}
+
+static bt_status plan_with_draft(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
+                                 bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+    bt_problem problem = {0};
+    BT_TRY(make_problem(options, ask->facts, ask->draft, machine, arena, &problem, err));
+    BT_TRY(bt_exact_plan(ask, &problem, arena, ret_plan, err));
+    if (can_verify(&problem.wishes, ask->facts, ret_plan)) ret_plan->n_draft = n_guesses(&problem.wishes);
+    return BT_OK;
+}
+
+/* The same, but with what was left open as the plan without a draft has it: then the text is that one's, too. Where
+ * that does not run, nothing changes. */
+static bt_status keep_results(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
+                              const bt_plan *without, bt_arena *arena, bt_plan *plan, bt_error *err) {
+    if (without->verdict == BT_REFUSED || plan->verdict == BT_REFUSED || same_results(plan, without)) return BT_OK;
+    bt_cli_options fixed = *options;
+    fixed.wishes.n_ctx = without->n_ctx;
+    fixed.wishes.allow_ctx_reduction = false;
+    fixed.wishes.n_ubatch = without->n_ubatch;
+    fixed.wishes.type_k = without->type_k;
+    fixed.wishes.type_v = without->type_v;
+    bt_plan found = {0};
+    BT_TRY(plan_with_draft(&fixed, machine, ask, arena, &found, err));
+    if (found.verdict == BT_REFUSED) return BT_OK;
+    found.exact = without->exact;
+    found.n_ctx_requested = without->n_ctx_requested;
+    memcpy(found.ctx_reason, without->ctx_reason, sizeof found.ctx_reason);
+    memcpy(found.ladder, plan->ladder, sizeof found.ladder);
+    *plan = found;
+    return BT_OK;
+}
+
 /* The plan with a draft model, in place of the one without. Who names a draft pays for it with whatever the plan has:
  * its minimum holds the draft, and the rows of logits. */
 static bt_status add_draft_model(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
                                  const bt_exact_ask *ask, bt_arena *arena, bt_plan *plan, bt_error *err) {
-    bt_problem problem = {0};
-    BT_TRY(make_problem(options, ask->facts, draft, machine, arena, &problem, err));
-    const bt_wishes its = bt_exact_draft_wishes(&problem.wishes);
+    const bt_wishes its = bt_exact_draft_wishes(&options->wishes);
     bt_exact_ask with = *ask;
     with.outputs = draft_rows;
     with.draft = draft;
     with.draft_cache = bt_price_cache_open(draft, &its, ask->n_threads, arena);
     bt_plan found = {0};
-    BT_TRY(bt_exact_plan(&with, &problem, arena, &found, err));
-    if (can_verify(&problem.wishes, ask->facts, &found)) found.n_draft = n_guesses(&problem.wishes);
+    BT_TRY(plan_with_draft(options, machine, &with, arena, &found, err));
+    BT_TRY(keep_results(options, machine, &with, plan, arena, &found, err));
     suggest_no_draft(plan, &found);
-    if (problem.wishes.speculate == BT_SPECULATE_DRAFT || reads_less(&found, plan)) *plan = found;
+    if (options->wishes.speculate == BT_SPECULATE_DRAFT || reads_less(&found, plan)) *plan = found;
     return BT_OK;
 }
 
