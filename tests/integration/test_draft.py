@@ -7,10 +7,13 @@ statistics here: the sampler draws once for each token and in the same order, fr
 (integration.verify), so for each seed the very text is the same; twenty of them are compared."""
 
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
+import contract
 import harness
 import taller
 
@@ -139,6 +142,39 @@ def check_wrong_guesses(tall, folder):
     checks.check(measured["elastic"]["peak_bytes"] > 60 * MIB, f"and its memory used: {measured['elastic']}")
 
 
+def check_contract(tall, draft, folder):
+    """A run that saturates the plan: the context filled, nothing lent (design.md C4)."""
+    prompt = contract.filled_prompt(harness.SMOLLM2, 512, folder)
+    args = (*draft, "--speculate", "draft", "-c", 512, *ONE)
+    low = harness.ladder(tall, *args)["minimum"]
+    stats = folder / "filled.json"
+    result = harness.burthen("run", tall, "-f", prompt, "-n", -1, "--ignore-eos", "--greedy", "--elastic", "off",
+                             "--ram-budget", low, "--stats", stats, *args)
+    checks.check(result.returncode == 0, f"a full context at the minimum: {result.stderr[-300:]!r}")
+    filled = json.loads(stats.read_text())
+    ratio = filled["measured"]["peak_rss_bytes"] / filled["plan"]["pools"][0]["planned_bytes"]
+    checks.check(contract.RATIO_LOW <= ratio <= 1, f"a full context at the minimum: measured / planned is {ratio:.3f}")
+    checks.check(filled["measured"]["accepted_tokens"] > 0, "and guesses are right there")
+    print(f"a full context at the minimum of {low / MIB:.1f} MiB: measured / planned {ratio:.3f}", flush=True)
+
+
+def check_lost_draft(tall, folder):
+    """The draft's file is written to while it guesses: no more guesses, one sentence, and the same text."""
+    file = folder / "lost.gguf"
+    shutil.copy(harness.SMOLLM2, file)
+    plain_text, _, _ = run(tall, "--speculate", "off", n=100)
+    command = [harness.BIN, "run", tall, "-p", harness.PROMPT, "-n", 100, "-c", CTX, "--greedy", "--ignore-eos", *ONE, "-q",
+               "--ram-budget", BUDGET, "--draft", file, "--speculate", "draft"]
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=harness.environment())
+    first = os.read(process.stdout.fileno(), 1)
+    with open(file, "ab") as changed:
+        changed.write(b"\n")
+    rest, said = process.communicate(timeout=300)
+    checks.check(process.returncode == 0 and first + rest == plain_text, f"a lost draft: {process.returncode}, {rest!r}")
+    checks.check(said.count(b"guesses no more") == 1, f"a lost draft is said once: {said!r}")
+
+
 def check_plan_file(tall, draft, folder):
     saved = folder / "plan.json"
     plan = harness.plan(tall, *draft, "--speculate", "draft", "-c", CTX, *ONE, budget=BUDGET)
@@ -185,6 +221,8 @@ with tempfile.TemporaryDirectory() as name:
     check_drawn(tall, draft)
     check_auto(tall, draft, folder)
     check_wrong_guesses(tall, folder)
+    check_contract(tall, draft, folder)
+    check_lost_draft(tall, folder)
     check_plan_file(tall, draft, folder)
     check_conversation(tall, draft, folder)
     check_refusals(tall, draft)
