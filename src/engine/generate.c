@@ -119,7 +119,7 @@ typedef struct loop {
     bool can[N_GUESSERS];
     bt_speculation speculations[N_GUESSERS];
     uint64_t wait_ns; /* of a step, for the disk, lately; 0: not known */
-    uint32_t n_worse; /* passes, one after another, after which the draft looked worse than none */
+    uint64_t lost_ns; /* by having the draft, as far as is known */
     uint32_t n_left;
     uint64_t start_ns;
     loop_state second;
@@ -179,18 +179,21 @@ static bool has_guessed(const loop *l) {
     return l->speculations[BY_LOOKUP].n_drafts + l->speculations[BY_DRAFT].n_drafts > 0;
 }
 
-/* Passes after which a draft that does not pay is given up: by then its averages (an eighth of each new value) are of
- * this text, and what they may have cost is as much as a text of some hundred tokens brings back. */
-#define GIVE_UP_AFTER 32u
+/* What a draft may lose before it is given up, in steps: 3 % of a text of 500 tokens. No pass counts for more than what
+ * is verified at most, so that a moment when the disk is slow does not decide. */
+#define LOST_STEPS 16u
 
-/* Without the draft a step would wait less for the disk: by what would not be read, or not at all. */
-static void reconsider_draft(loop *l) {
+/* After a pass that gave so many tokens. Without the draft a step would wait less for the disk: by what would not be
+ * read, or not at all. */
+static void reconsider_draft(loop *l, uint64_t pass_ns, uint32_t n_tokens) {
     const bt_speculation *s = &l->speculations[BY_DRAFT];
-    if (!l->can[BY_DRAFT]) return;
+    if (!l->can[BY_DRAFT] || s->step_ns == 0 || s->n_drafts == 0) return;
     uint64_t saved_ns = bt_sat_mul_u64(s->step_ns, bt_draft_reads_256(l->params->draft)) / 256;
     uint64_t off_ns = bt_sat_sub_u64(s->step_ns, bt_min_u64(saved_ns, l->wait_ns));
-    l->n_worse = bt_speculation_holds(s, off_ns) ? 0 : l->n_worse + 1;
-    if (l->n_worse < GIVE_UP_AFTER) return;
+    uint64_t worth_ns = bt_sat_mul_u64(off_ns, n_tokens);
+    pass_ns = bt_min_u64(pass_ns, bt_sat_add_u64(worth_ns, bt_sat_mul_u64(off_ns, BT_DRAFT_MAX + 1)));
+    l->lost_ns = bt_sat_sub_u64(bt_sat_add_u64(l->lost_ns, pass_ns), worth_ns);
+    if (l->lost_ns <= bt_sat_mul_u64(off_ns, LOST_STEPS) || bt_speculation_holds(s, off_ns)) return;
     bt_draft_give_up(l->params->draft);
     l->can[BY_DRAFT] = false;
 }
@@ -250,13 +253,14 @@ static bt_status sample_all(loop *l, bt_error *err) {
         uint64_t start_ns = bt_os_now_ns();
         if (!guess(l, token, n, batch, &by)) {
             BT_TRY(step(l, token, &token, err));
-            reconsider_draft(l);
+            reconsider_draft(l, bt_os_now_ns() - start_ns, 1);
             continue;
         }
+        uint32_t n_before = ret->n_generated;
         bool first = !has_guessed(l); /* libllama makes room for more rows of logits, once */
         BT_TRY(step_guessing(l, by, start_ns, batch, n, &token, &on, err));
         if (first) l->second = loop_read(ret);
-        reconsider_draft(l);
+        reconsider_draft(l, bt_os_now_ns() - start_ns, 1 + ret->n_generated - n_before);
     }
     if (l->second.n_tokens > 0) loop_note(&l->second, ret);
     return BT_OK;
