@@ -625,6 +625,14 @@ const bt_option bt_cli_option_table[] = {
      .commands = LOADS,
      .hidden = true},
 
+    {.name = "guess-always",
+     .kind = BT_OPTION_FLAG,
+     AT(guess_always),
+     .help = "guess whatever it costs",
+     .commands = BT_CLI_RUN,
+     .hidden = true,
+     .no_env = true},
+
     /* what llama.cpp's users type */
     {.name = "model-draft",
      .kind = BT_OPTION_TEXT,

@@ -387,6 +387,7 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
         .n_draft = running->plan.n_draft,
         .looks_up = options->wishes.speculate != BT_SPECULATE_DRAFT,
         .draft = running->draft,
+        .always = options->guess_always,
     };
 }
 

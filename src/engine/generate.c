@@ -147,16 +147,20 @@ static bool take(loop *l, int32_t token) {
     return --l->n_left > 0;
 }
 
+static bool pays(const loop *l, guesser by) {
+    return l->params->always || bt_speculation_pays(&l->speculations[by]);
+}
+
 static bool guess_by_lookup(const loop *l, int32_t *ret_guesses, uint32_t n) {
     const bt_speculation *own = &l->speculations[BY_LOOKUP];
     const bt_speculation *model = &l->speculations[BY_DRAFT];
-    if (!l->can[BY_LOOKUP] || !bt_speculation_pays(own)) return false;
-    if (l->can[BY_DRAFT] && bt_speculation_pays(model) && !bt_speculation_beats(own, model)) return false;
+    if (!l->can[BY_LOOKUP] || !pays(l, BY_LOOKUP)) return false;
+    if (l->can[BY_DRAFT] && pays(l, BY_DRAFT) && !bt_speculation_beats(own, model)) return false;
     return bt_lookup_draft(l->lookup, ret_guesses, n);
 }
 
 static bool guess_by_draft(loop *l, int32_t *ret_guesses, uint32_t n) {
-    if (!l->can[BY_DRAFT] || !bt_speculation_pays(&l->speculations[BY_DRAFT])) return false;
+    if (!l->can[BY_DRAFT] || !pays(l, BY_DRAFT)) return false;
     uint32_t n_tokens = 0;
     const int32_t *tokens = bt_lookup_tokens(l->lookup, &n_tokens);
     l->can[BY_DRAFT] = bt_draft_guess(l->params->draft, tokens, n_tokens, ret_guesses, n);
@@ -187,7 +191,7 @@ static bool has_guessed(const loop *l) {
  * read, or not at all. */
 static void reconsider_draft(loop *l, uint64_t pass_ns, uint32_t n_tokens) {
     const bt_speculation *s = &l->speculations[BY_DRAFT];
-    if (!l->can[BY_DRAFT] || s->step_ns == 0 || s->n_drafts == 0) return;
+    if (!l->can[BY_DRAFT] || l->params->always || s->step_ns == 0 || s->n_drafts == 0) return;
     uint64_t saved_ns = bt_sat_mul_u64(s->step_ns, bt_draft_reads_256(l->params->draft)) / 256;
     uint64_t off_ns = bt_sat_sub_u64(s->step_ns, bt_min_u64(saved_ns, l->wait_ns));
     uint64_t worth_ns = bt_sat_mul_u64(off_ns, n_tokens);

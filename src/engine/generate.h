@@ -21,6 +21,7 @@ typedef struct bt_generate_params {
     uint32_t n_draft;      /* tokens guessed at once, at most BT_DRAFT_MAX; 0: none */
     bool looks_up;         /* guesses are looked up in what came before */
     bt_draft *draft;       /* a model guesses, where nothing is found that does as well; NULL: none */
+    bool always;           /* for tests: guesses are made whatever they cost */
     const int32_t *before; /* [n_before] what stands in the context before the prompt: guesses come from it too */
     uint32_t n_before;
     /* Called with each token and its bytes (not terminated); false stops. */

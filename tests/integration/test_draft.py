@@ -4,7 +4,9 @@ blocks add nothing (support/taller.py), so that it is right but for the draws of
 
 The text must be the text without a draft, greedy and drawn. That draws come from the same distribution needs no
 statistics here: the sampler draws once for each token and in the same order, from logits that are equal to the bit
-(integration.verify), so for each seed the very text is the same; twenty of them are compared."""
+(integration.verify), so for each seed the very text is the same; twenty of them are compared.
+
+Whether a guess pays depends on the machine's pace: where passes are counted guesses are made whatever they cost."""
 
 import json
 import os
@@ -25,6 +27,7 @@ EXTRA_TALL = 120
 CTX = 256
 BUDGET = "224M"
 ONE = ("-t", "1")
+DRAFTING = ("--speculate", "draft", "--guess-always")
 
 
 def run(model, *args, budget=BUDGET, n=48, ctx=CTX, prompt=harness.PROMPT):
@@ -50,7 +53,7 @@ def refused(code, words, model, *args):
 
 def check_greedy(tall, draft):
     plain_text, plain, _ = run(tall, "--speculate", "off")
-    text, stats, _ = run(tall, *draft, "--speculate", "draft")
+    text, stats, _ = run(tall, *draft, *DRAFTING)
     measured, before = stats["measured"], plain["measured"]
     drafted, accepted = measured["drafted_tokens"], measured["accepted_tokens"]
     checks.check(text == plain_text, f"greedy: the same text: {text!r}, {plain_text!r}")
@@ -74,7 +77,7 @@ def check_greedy(tall, draft):
 def check_bytes(tall, draft):
     """With no more pins to lose: at the minimum with the draft, both read all but the same few bytes a pass."""
     low = harness.ladder(tall, *draft, "--speculate", "draft", "-c", CTX, *ONE)["minimum"]
-    _, stats, _ = run(tall, *draft, "--speculate", "draft", "--elastic", "off", budget=low)
+    _, stats, _ = run(tall, *draft, *DRAFTING, "--elastic", "off", budget=low)
     plain = harness.ladder(tall, "--speculate", "off", "-c", CTX, *ONE)["minimum"]
     _, before, _ = run(tall, "--speculate", "off", "--elastic", "off", budget=plain)
     checks.check(stats["plan"]["pools"][0]["planned_bytes"] <= low, "the printed minimum holds the draft")
@@ -88,7 +91,7 @@ def check_drawn(tall, draft):
         args = ("--temp", "0.8", "--seed", seed)
         options = {"n": 16, "prompt": harness.PROMPT[:90]}
         text = {}
-        for how, extra in (("off", ()), ("draft", draft)):
+        for how, extra in (("off", ()), ("draft", (*draft, "--guess-always"))):
             with tempfile.NamedTemporaryFile(suffix=".json") as file:
                 result = harness.burthen("run", tall, "-p", options["prompt"], "-n", 16, "-c", CTX, *ONE, *args, *extra,
                                          "--ignore-eos", "--ram-budget", BUDGET, "--speculate", how, "--stats", file.name)
@@ -117,7 +120,7 @@ def check_auto(tall, draft, folder):
     checks.check(stats["plan"]["verdict"] == "fits" and stats["plan"]["draft"] is None and
                  stats["measured"]["drafted_tokens"] == 0 and b"is left out: nothing streams" in result.stderr,
                  "auto: no draft where all is pinned, and that is said")
-    _, stats, _ = run(tall, *draft, "--speculate", "draft:3", budget="512M", n=24)
+    _, stats, _ = run(tall, *draft, "--speculate", "draft:3", "--guess-always", budget="512M", n=24)
     checks.check(stats["plan"]["verdict"] == "fits" and stats["plan"]["batch"]["n_draft"] == 3 and
                  stats["measured"]["accepted_tokens"] > 0, "but where it is asked for by name")
     for how in ("off", "ngram"):
@@ -134,12 +137,14 @@ def check_wrong_guesses(tall, folder):
         file.seek(harness.SMOLLM2.stat().st_size // 2)
         file.write(bytes(range(256)) * 4096)
     plain_text, _, _ = run(tall, "--speculate", "off", n=100)
-    text, stats, result = run(tall, "--draft", wrong, "--speculate", "draft", "-v", n=100)
+    text, stats, result = run(tall, "--draft", wrong, "--speculate", "draft", "--io", "direct", "-v", n=100)
     measured = stats["measured"]
     checks.check(text == plain_text, "wrong guesses: the same text")
-    checks.check(measured["drafted_tokens"] <= 60, f"wrong guesses: {measured['drafted_tokens']} drafted")
-    checks.check(b"does not pay" in result.stderr, "wrong guesses: it is given up")
-    checks.check(measured["elastic"]["peak_bytes"] > 60 * MIB, f"and its memory used: {measured['elastic']}")
+    checks.check(12 <= measured["drafted_tokens"] <= 60, f"wrong guesses: {measured['drafted_tokens']} drafted")
+    given_up = b"does not pay" in result.stderr  # it is where the disk was waited for, which no test can be sure of
+    used = measured["elastic"]["peak_bytes"] > 60 * MIB
+    checks.check(used == given_up, f"wrong guesses: given up {given_up}, its memory used {measured['elastic']}")
+    print(f"wrong guesses: {measured['drafted_tokens']} made, the draft is {'given up' if given_up else 'kept'}", flush=True)
 
 
 def check_contract(tall, draft, folder):
@@ -148,7 +153,7 @@ def check_contract(tall, draft, folder):
     args = (*draft, "--speculate", "draft", "-c", 512, *ONE)
     low = harness.ladder(tall, *args)["minimum"]
     stats = folder / "filled.json"
-    result = harness.burthen("run", tall, "-f", prompt, "-n", -1, "--ignore-eos", "--greedy", "--elastic", "off",
+    result = harness.burthen("run", tall, "--guess-always", "-f", prompt, "-n", -1, "--ignore-eos", "--greedy", "--elastic", "off",
                              "--ram-budget", low, "--stats", stats, *args)
     checks.check(result.returncode == 0, f"a full context at the minimum: {result.stderr[-300:]!r}")
     filled = json.loads(stats.read_text())
@@ -164,7 +169,7 @@ def check_lost_draft(tall, folder):
     shutil.copy(harness.SMOLLM2, file)
     plain_text, _, _ = run(tall, "--speculate", "off", n=100)
     command = [harness.BIN, "run", tall, "-p", harness.PROMPT, "-n", 100, "-c", CTX, "--greedy", "--ignore-eos", *ONE, "-q",
-               "--ram-budget", BUDGET, "--draft", file, "--speculate", "draft"]
+               "--ram-budget", BUDGET, "--draft", file, *DRAFTING]
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=harness.environment())
     first = os.read(process.stdout.fileno(), 1)
