@@ -168,7 +168,7 @@ def check_lost_draft(tall, folder):
     file = folder / "lost.gguf"
     shutil.copy(harness.SMOLLM2, file)
     plain_text, _, _ = run(tall, "--speculate", "off", n=100)
-    command = [harness.BIN, "run", tall, "-p", harness.PROMPT, "-n", 100, "-c", CTX, "--greedy", "--ignore-eos", *ONE, "-q",
+    command = [harness.BIN, "run", tall, "-p", harness.PROMPT, "-n", 100, "-c", CTX, "--greedy", "--ignore-eos", *ONE,
                "--ram-budget", BUDGET, "--draft", file, *DRAFTING]
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=harness.environment())
