@@ -372,6 +372,7 @@ typedef enum bt_choice { BT_AUTO, BT_ON, BT_OFF } bt_choice;
 typedef enum bt_io_mode { BT_IO_AUTO, BT_IO_DIRECT, BT_IO_BUFFERED } bt_io_mode;
 typedef enum bt_policy { BT_POLICY_CTX, BT_POLICY_SPEED } bt_policy;
 typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, BT_ROPE_YARN } bt_rope_scaling;
+typedef enum bt_speculate { BT_SPECULATE_AUTO, BT_SPECULATE_OFF, BT_SPECULATE_NGRAM, BT_SPECULATE_DRAFT } bt_speculate;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
 
 #define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
@@ -390,10 +391,12 @@ typedef struct bt_wishes {
     uint32_t n_threads; /* 0 = cores allowed */
     uint32_t n_buffers; /* ring, in largest units; 0 = 2, or 1 when the budget needs it */
     bt_choice stream_head;
-    bt_choice elastic;   /* AUTO is ON: memory of the context that is not used yet holds weights */
-    bt_choice speculate; /* guess tokens and verify them together; AUTO: where weights stream */
-    uint32_t n_draft;    /* tokens guessed at once; 0 = 6 */
-    bt_choice repack;    /* other layouts of weights; AUTO: where nothing streams */
+    bt_choice elastic; /* AUTO is ON: memory of the context that is not used yet holds weights */
+    /* Guess tokens and verify them together: looked up in what came before, or by a draft model. AUTO: where weights
+     * stream, by what there is. */
+    bt_speculate speculate;
+    uint32_t n_draft; /* tokens guessed at once; 0 = 6 */
+    bt_choice repack; /* other layouts of weights; AUTO: where nothing streams */
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */

@@ -7,6 +7,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "cli/commands.h"
+#include "cli/drafting.h"
 #include "cli/planning.h"
 #include "report/report.h"
 
@@ -31,6 +32,7 @@ static int print_plan(const bt_cli_options *options, const bt_plan *plan, const 
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_plan_text(plan, facts, &text);
     bt_planning_lock_text(options, plan, machine, &text);
+    bt_drafting_text(options, facts, plan, &text);
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;

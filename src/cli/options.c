@@ -90,26 +90,30 @@ static bt_status parse_device(const char *value, void *target, bt_error *err) {
 static bt_status parse_speculate(const char *value, void *target, bt_error *err) {
     bt_wishes *wishes = &((bt_cli_options *)target)->wishes;
     static const char lookup[] = "ngram";
+    static const char model[] = "draft"; /* as long */
     if (strcmp(value, "off") == 0 || strcmp(value, "auto") == 0) {
-        wishes->speculate = strcmp(value, "off") == 0 ? BT_OFF : BT_AUTO;
+        wishes->speculate = strcmp(value, "off") == 0 ? BT_SPECULATE_OFF : BT_SPECULATE_AUTO;
+        wishes->n_draft = 0;
         return BT_OK;
     }
-    if (strncmp(value, "draft", 5) == 0) return later_but("draft models are", "plan --draft prices one", err);
-    const char *rest = value + sizeof lookup - 1;
-    bool good = strncmp(value, lookup, sizeof lookup - 1) == 0 && (rest[0] == '\0' || rest[0] == ':');
+    bool by_model = strncmp(value, model, sizeof model - 1) == 0;
+    bool good = by_model || strncmp(value, lookup, sizeof lookup - 1) == 0;
+    const char *rest = good ? value + sizeof lookup - 1 : "";
     bool counted = good && rest[0] == ':';
-    good = good && (!counted || (rest[1] >= '1' && rest[1] <= '6' && rest[2] == '\0'));
+    good = good && (rest[0] == '\0' || (counted && rest[1] >= '1' && rest[1] <= '6' && rest[2] == '\0'));
     if (!good)
         return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                       "--speculate wants off, auto, ngram, or ngram:K with K from 1 to 6, not \"%s\"", value);
-    wishes->speculate = BT_ON;
+                       "--speculate wants off, auto, ngram, draft, ngram:K or draft:K with K from 1 to 6, not \"%s\"",
+                       value);
+    wishes->speculate = by_model ? BT_SPECULATE_DRAFT : BT_SPECULATE_NGRAM;
     wishes->n_draft = counted ? (uint32_t)(rest[1] - '0') : 0;
     return BT_OK;
 }
 
+/* Those who only feed tokens have nothing to guess. */
 static bt_status parse_draft(const char *value, void *target, bt_error *err) {
     (void)target;
-    return strcmp(value, "off") == 0 ? BT_OK : later_but("speculation is", "plan --draft prices a draft model", err);
+    return strcmp(value, "off") == 0 ? BT_OK : later_but("draft models here are", "run and plan take one", err);
 }
 
 static bt_status parse_projector(const char *value, void *target, bt_error *err) {
@@ -259,9 +263,9 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(speculate),
      .parse = parse_speculate,
-     .arg = "off|auto|ngram[:K]",
-     .help = "guess up to K of 6 tokens from what the context repeats and verify them in one pass, with the same text; "
-             "auto does so where weights stream",
+     .arg = "off|auto|GUESS[:K]",
+     .help = "guess up to K of 6 tokens and verify them in one pass, with the same text; GUESS is ngram, from what the "
+             "context repeats, or draft, by the model of --draft; auto does what it can where weights stream",
      .shown_default = "auto",
      .commands = ALL_MODEL},
     {.name = "repack",
@@ -347,8 +351,8 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(draft_file),
      .arg = "FILE",
-     .help = "price a draft model beside the model",
-     .commands = BT_CLI_PLAN},
+     .help = "a small model of the same tokens that guesses what the model will say",
+     .commands = BT_CLI_PLAN | BT_CLI_RUN},
     {.name = "mmproj",
      .shorts = "mm",
      .kind = BT_OPTION_TEXT,
@@ -628,8 +632,20 @@ const bt_option bt_cli_option_table[] = {
      .commands = LOADS,
      .hidden = true},
 
+    {.name = "guess-always",
+     .kind = BT_OPTION_FLAG,
+     AT(guess_always),
+     .help = "guess whatever it costs",
+     .commands = BT_CLI_RUN,
+     .hidden = true,
+     .no_env = true},
+
     /* what llama.cpp's users type */
-    {.name = "model-draft", .kind = BT_OPTION_TEXT, AT(draft_file), .commands = BT_CLI_PLAN, .hidden = true},
+    {.name = "model-draft",
+     .kind = BT_OPTION_TEXT,
+     AT(draft_file),
+     .commands = BT_CLI_PLAN | BT_CLI_RUN,
+     .hidden = true},
     {.name = "gpu-layers",
      .alias = "n-gpu-layers",
      .shorts = "ngl",
@@ -673,7 +689,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      AT(help),
      .parse = parse_draft,
-     .commands = LOADS,
+     .commands = BT_CLI_BENCH | BT_CLI_PERPLEXITY,
      .hidden = true},
     {.name = "mmproj",
      .shorts = "mm",
@@ -714,5 +730,9 @@ bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *ar
     if (ret->greedy) ret->temperature = 0;
     ret->wishes.rope_scale_micro = (uint64_t)(ret->rope_scale * MICRO + 0.5);
     ret->wishes.session = ret->wishes.chat || ret->session_file != NULL;
+    bool by_draft = ret->wishes.speculate == BT_SPECULATE_DRAFT && (command & (BT_CLI_PLAN | BT_CLI_RUN));
+    if (by_draft && !ret->draft_file)
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                       "--speculate draft needs a draft model: --draft FILE");
     return BT_OK;
 }

@@ -53,6 +53,7 @@ typedef struct bt_cli_options {
     const char *system_prompt, *chat_template_file; /* NULL: none; wishes.chat asks for a conversation */
     const char *session_file;
     int reader; /* 0 auto, 1 io_uring, 2 pread */
+    bool guess_always;
 
     /* the measurement */
     uint32_t n_prompt, n_gen, n_repetitions;

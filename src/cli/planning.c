@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/base_costs.h"
+#include "cli/drafting.h"
 #include "engine/exact.h"
 #include "engine/speculate.h"
 #include "engine/speed.h"
@@ -139,17 +140,13 @@ static bt_status add_mmproj(const bt_facts *facts, const bt_projector *projector
     return BT_OK;
 }
 
-/* Prices of the draft model and the projector that were named, added to the model's. Their facts are not kept. */
-static bt_status add_companions(const bt_cli_options *options, const bt_facts *facts, bt_arena *arena,
-                                bt_choices *choices, bt_problem *problem, bt_error *err) {
+/* Prices of the draft model, if any, and of the projector that was named, added to the model's. */
+static bt_status add_companions(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+                                bt_arena *arena, bt_choices *choices, bt_problem *problem, bt_error *err) {
     bt_companion *companions = bt_arena_array(arena, 2, sizeof *companions);
     if (!companions) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    if (options->draft_file) {
-        bt_facts *draft = NULL;
-        BT_TRY(bt_facts_open(options->draft_file, &draft, err));
-        bt_status status = add_draft(facts, draft, problem, choices, &companions[0], err);
-        bt_facts_close(draft);
-        if (status != BT_OK) return status;
+    if (draft) {
+        BT_TRY(add_draft(facts, draft, problem, choices, &companions[0], err));
         problem->draft = &companions[0];
     }
     if (options->mmproj_file) {
@@ -163,9 +160,11 @@ static bt_status add_companions(const bt_cli_options *options, const bt_facts *f
     return BT_OK;
 }
 
-bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts, const bt_machine *machine,
-                              bt_arena *arena, bt_budget *ret_budget, bt_problem *ret_problem, bt_error *err) {
-    const bt_wishes wishes = bt_planning_wishes(options, machine);
+/* What there is to decide, priced by formula. Guesses by a draft model are not made beside a second layout. */
+static bt_status make_problem(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+                              const bt_machine *machine, bt_arena *arena, bt_problem *ret_problem, bt_error *err) {
+    bt_wishes wishes = bt_planning_wishes(options, machine);
+    if (draft && options->wishes.repack == BT_AUTO) wishes.repack = BT_OFF;
     const bt_base_costs base = bt_base_costs_of(facts);
     bt_choices choices;
     BT_TRY(bt_choices_make(facts, &wishes, &base, arena, &choices, err));
@@ -173,7 +172,9 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
     /* What the processor of another machine knows, its file does not say. */
     bool repacks = !options->machine_file && bt_os_cpu_has_avx2();
     BT_TRY(bt_costs_units(facts, repacks, arena, &units, err));
-    *ret_budget = bt_budget_resolve(machine, &options->wishes);
+    bt_budget *budget = bt_arena_array(arena, 1, sizeof *budget); /* its words are the problem's */
+    if (!budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    *budget = bt_budget_resolve(machine, &options->wishes);
     bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
     uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
@@ -187,9 +188,9 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .wishes = wishes,
         .n_ctx_train = facts->n_ctx_train,
         .n_ctx_default_cap = CTX_DEFAULT_CAP,
-        .budget_bytes = ret_budget->bytes,
-        .budget_state = ret_budget->state,
-        .budget_source = ret_budget->source,
+        .budget_bytes = budget->bytes,
+        .budget_state = budget->state,
+        .budget_source = budget->source,
         .budget_limit = {limit_bytes != UINT64_MAX, limit_bytes},
         .disk_bytes_per_s = machine->disk_bytes_per_s,
         .memory_bytes_per_s = machine->memory_bytes_per_s,
@@ -197,7 +198,29 @@ bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *fac
         .kv_reason = facts->kv_reason,
     };
     BT_TRY(bt_costs_experts(facts, arena, ret_problem, err));
-    return add_companions(options, facts, arena, &choices, ret_problem, err);
+    return add_companions(options, facts, draft, arena, &choices, ret_problem, err);
+}
+
+/* Facts of the draft model that is wanted; NULL: none is. */
+static bt_status open_draft(const bt_cli_options *options, const bt_facts *facts, bt_facts **ret_draft, bt_error *err) {
+    *ret_draft = NULL;
+    if (!bt_drafting_is_wanted(options)) return BT_OK;
+    bt_facts *draft = NULL;
+    BT_TRY(bt_facts_open(options->draft_file, &draft, err));
+    bt_status status = bt_drafting_check(facts, draft, err);
+    if (status == BT_OK)
+        *ret_draft = draft;
+    else
+        bt_facts_close(draft);
+    return status;
+}
+
+/* Where a plan is refused with a draft model and not without, that is a change like any other. */
+static void suggest_no_draft(const bt_plan *without, bt_plan *plan) {
+    bt_refusal *refusal = &plan->refusal;
+    if (plan->verdict != BT_REFUSED || without->verdict == BT_REFUSED || refusal->n_changes == BT_CHANGE_MAX) return;
+    refusal->changes[refusal->n_changes++] =
+        (bt_change){"--speculate", "off", without->ladder[BT_RUNG_MINIMUM].budget_bytes};
 }
 
 /* The disk of the model's file, and what is remembered of it. */
@@ -216,14 +239,26 @@ static void add_machine(const bt_cli_options *options, const bt_machine *machine
     plan->page_cache = bt_plan_has_page_cache(plan, machine);
 }
 
+static bt_status make_by_formula(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+                                 const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+    bt_problem problem = {0};
+    BT_TRY(make_problem(options, facts, draft, machine, arena, &problem, err));
+    return bt_plan_make(&problem, arena, ret_plan, err);
+}
+
 bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
                            bt_plan *ret_plan, bt_error *err) {
-    bt_budget budget = {0};
-    bt_problem problem = {0};
-    look_at_disk(options, facts, machine);
-    BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
     bt_plan plan = {0};
-    BT_TRY(bt_plan_make(&problem, arena, &plan, err));
+    bt_plan without = {0};
+    bt_facts *draft = NULL;
+    look_at_disk(options, facts, machine);
+    BT_TRY(open_draft(options, facts, &draft, err));
+    bt_status status = make_by_formula(options, facts, draft, machine, arena, &plan, err);
+    if (status == BT_OK && draft && plan.verdict == BT_REFUSED)
+        status = make_by_formula(options, facts, NULL, machine, arena, &without, err);
+    if (status == BT_OK && draft) suggest_no_draft(&without, &plan);
+    bt_facts_close(draft);
+    if (status != BT_OK) return status;
     add_machine(options, machine, &plan);
     *ret_plan = plan;
     return BT_OK;
@@ -235,7 +270,7 @@ uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch) {
     return 1;
 }
 
-/* ---- rows of logits for guesses ---- */
+/* ---- guesses ---- */
 
 static uint32_t draft_rows(uint32_t n_ctx, uint32_t n_ubatch) {
     (void)n_ctx;
@@ -243,13 +278,22 @@ static uint32_t draft_rows(uint32_t n_ctx, uint32_t n_ubatch) {
     return BT_DRAFT_MAX + 1;
 }
 
-/* Guesses can be verified to the bit (engine/session.h, bt_session_verify), and are wanted. */
-static bool may_guess(const bt_wishes *wishes, const bt_facts *facts, const bt_plan *plan) {
-    bool wanted = wishes->speculate == BT_ON || (wishes->speculate == BT_AUTO && plan->verdict == BT_STREAMS);
-    bool runs = plan->verdict == BT_STREAMS || plan->verdict == BT_FITS;
-    return wanted && runs && plan->n_parallel == 1 && plan->wishes.flash_attn != BT_OFF && facts->n_expert == 0 &&
-           bt_kv_state_bytes(facts, 1) == 0 && plan->n_ubatch > BT_DRAFT_MAX && plan->layouts.n_second == 0 &&
-           plan->layouts.n_replaced == 0;
+static uint32_t n_guesses(const bt_wishes *wishes) {
+    return wishes->n_draft > 0 ? wishes->n_draft : BT_DRAFT_MAX;
+}
+
+/* Guesses can be verified to the bit under a plan that runs. */
+static bool can_verify(const bt_wishes *wishes, const bt_facts *facts, const bt_plan *plan) {
+    bool runs = plan->verdict == BT_STREAMS || plan->verdict == BT_FITS || plan->forced;
+    return runs && !bt_drafting_obstacle(wishes, facts) && plan->n_parallel == 1 && plan->n_ubatch > BT_DRAFT_MAX &&
+           plan->layouts.n_second == 0 && plan->layouts.n_replaced == 0;
+}
+
+/* Guesses that cost rows of logits and nothing else are wanted. */
+static bool may_look_up(const bt_wishes *wishes, const bt_facts *facts, const bt_plan *plan) {
+    bool streams = plan->verdict == BT_STREAMS;
+    bool wanted = wishes->speculate == BT_SPECULATE_NGRAM || (wishes->speculate == BT_SPECULATE_AUTO && streams);
+    return wanted && plan->verdict != BT_REFUSED && can_verify(wishes, facts, plan);
 }
 
 static bool same_shape(const bt_plan *a, const bt_plan *b) {
@@ -266,26 +310,111 @@ static void add_guesses(const bt_wishes *wishes, const bt_plan *with, bt_plan *p
     memcpy(ladder, plan->ladder, sizeof ladder);
     *plan = *with;
     memcpy(plan->ladder, ladder, sizeof ladder);
-    plan->n_draft = wishes->n_draft > 0 ? wishes->n_draft : BT_DRAFT_MAX;
+    plan->n_draft = n_guesses(wishes);
+}
+
+/* A draft takes the place of pins. It is worth it where, with half of its guesses right, fewer bytes are read for a
+ * token; small models of a family do about that (Leviathan, Kalman, Matias 2023, table 3: acceptance of 0.5 to 0.9, so
+ * 2 to 5 of 6). How it is, the loop finds out. */
+static bool reads_less(const bt_plan *with, const bt_plan *without) {
+    if (with->verdict != BT_STREAMS || without->verdict != BT_STREAMS) return true;
+    uint64_t tokens = 1 + with->n_draft / 2;
+    return with->read_bytes_per_pass / tokens < without->read_bytes_per_pass;
+}
+
+/* What results depend on to the last digit (docs/interfaces.md, "Identity"). */
+static bool same_results(const bt_plan *a, const bt_plan *b) {
+    return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->type_k == b->type_k && a->type_v == b->type_v;
+}
+
+static bt_status plan_with_draft(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
+                                 bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+    bt_problem problem = {0};
+    BT_TRY(make_problem(options, ask->facts, ask->draft, machine, arena, &problem, err));
+    BT_TRY(bt_exact_plan(ask, &problem, arena, ret_plan, err));
+    if (can_verify(&problem.wishes, ask->facts, ret_plan)) ret_plan->n_draft = n_guesses(&problem.wishes);
+    return BT_OK;
+}
+
+/* The same, but with what was left open as the plan without a draft has it: then the text is that one's, too. Where
+ * that does not run, nothing changes. */
+static bt_status keep_results(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
+                              const bt_plan *without, bt_arena *arena, bt_plan *plan, bt_error *err) {
+    if (without->verdict == BT_REFUSED || plan->verdict == BT_REFUSED || same_results(plan, without)) return BT_OK;
+    bt_cli_options fixed = *options;
+    fixed.wishes.n_ctx = without->n_ctx;
+    fixed.wishes.allow_ctx_reduction = false;
+    fixed.wishes.n_ubatch = without->n_ubatch;
+    fixed.wishes.type_k = without->type_k;
+    fixed.wishes.type_v = without->type_v;
+    bt_plan found = {0};
+    BT_TRY(plan_with_draft(&fixed, machine, ask, arena, &found, err));
+    if (found.verdict == BT_REFUSED) return BT_OK;
+    found.exact = without->exact;
+    found.n_ctx_requested = without->n_ctx_requested;
+    memcpy(found.ctx_reason, without->ctx_reason, sizeof found.ctx_reason);
+    memcpy(found.ladder, plan->ladder, sizeof found.ladder);
+    *plan = found;
+    return BT_OK;
+}
+
+/* The plan with a draft model, in place of the one without. Who names a draft pays for it with whatever the plan has:
+ * its minimum holds the draft, and the rows of logits. */
+static bt_status add_draft_model(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
+                                 const bt_exact_ask *ask, bt_arena *arena, bt_plan *plan, bt_error *err) {
+    const bt_wishes its = bt_exact_draft_wishes(&options->wishes);
+    bt_exact_ask with = *ask;
+    with.outputs = draft_rows;
+    with.draft = draft;
+    with.draft_cache = bt_price_cache_open(draft, &its, ask->n_threads, arena);
+    bt_plan found = {0};
+    BT_TRY(plan_with_draft(options, machine, &with, arena, &found, err));
+    BT_TRY(keep_results(options, machine, &with, plan, arena, &found, err));
+    suggest_no_draft(plan, &found);
+    if (options->wishes.speculate == BT_SPECULATE_DRAFT || reads_less(&found, plan)) *plan = found;
+    return BT_OK;
+}
+
+/* A draft model is worth its memory where weights stream, or where it was asked for by name. */
+static bool wants_draft_model(const bt_wishes *wishes, const bt_facts *facts, const bt_plan *plan) {
+    if (bt_drafting_obstacle(wishes, facts)) return false;
+    return wishes->speculate == BT_SPECULATE_DRAFT || plan->verdict != BT_FITS;
+}
+
+static bt_status make_exact(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+                            const bt_machine *machine, uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
+                            bt_plan *ret_plan, bt_error *err) {
+    bt_problem problem = {0};
+    BT_TRY(make_problem(options, facts, NULL, machine, arena, &problem, err));
+    const bt_wishes *wishes = &problem.wishes;
+    bt_exact_ask ask = {.facts = facts,
+                        .base_bytes = base_bytes,
+                        .n_threads = wishes->n_threads,
+                        .outputs = outputs,
+                        .cache = bt_price_cache_open(facts, wishes, wishes->n_threads, arena)};
+    BT_TRY(bt_exact_plan(&ask, &problem, arena, ret_plan, err));
+    if (outputs != bt_planning_one_row) return BT_OK;
+    if (draft && wants_draft_model(wishes, facts, ret_plan))
+        BT_TRY(add_draft_model(options, draft, machine, &ask, arena, ret_plan, err));
+    if (ret_plan->draft.file[0] || !may_look_up(wishes, facts, ret_plan)) return BT_OK;
+    bt_plan with = {0};
+    ask.outputs = draft_rows;
+    BT_TRY(bt_exact_plan(&ask, &problem, arena, &with, err));
+    add_guesses(wishes, &with, ret_plan);
+    return BT_OK;
 }
 
 bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
                             bt_error *err) {
-    bt_budget budget = {0};
-    bt_problem problem = {0};
+    bt_plan plan = {0};
+    bt_facts *draft = NULL;
+    BT_TRY(open_draft(options, facts, &draft, err));
     look_at_disk(options, facts, machine);
     if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
-    BT_TRY(bt_planning_problem(options, facts, machine, arena, &budget, &problem, err));
-    bt_plan plan = {0};
-    uint32_t n_threads = problem.wishes.n_threads;
-    bt_price_cache *cache = bt_price_cache_open(facts, &problem.wishes, n_threads, arena);
-    BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, outputs, cache, arena, &plan, err));
-    if (outputs == bt_planning_one_row && may_guess(&problem.wishes, facts, &plan)) {
-        bt_plan with = {0};
-        BT_TRY(bt_exact_plan(facts, &problem, base_bytes, n_threads, draft_rows, cache, arena, &with, err));
-        add_guesses(&problem.wishes, &with, &plan);
-    }
+    bt_status status = make_exact(options, facts, draft, machine, base_bytes, outputs, arena, &plan, err);
+    bt_facts_close(draft);
+    if (status != BT_OK) return status;
     add_machine(options, machine, &plan);
     *ret_plan = plan;
     return BT_OK;
@@ -346,11 +475,10 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     bt_fingerprint now;
     bt_fingerprint_make(facts, machine, &now);
     BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
-    if (plan.draft.file[0] || plan.mmproj.file[0]) {
+    if (plan.mmproj.file[0]) {
         return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                       "the plan holds %s %.200s, which this version can price but not use",
-                       plan.draft.file[0] ? "a draft model," : "a projector,",
-                       plan.draft.file[0] ? plan.draft.file : plan.mmproj.file);
+                       "the plan holds a projector, %.200s, which this version can price but not use",
+                       plan.mmproj.file);
     }
     BT_TRY(check_runs(&plan, options->plan_file, err));
     BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));

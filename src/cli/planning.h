@@ -14,18 +14,16 @@
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
-/* What there is to decide, priced by formula. budget: must live as long as the problem. */
-BT_MUST_CHECK bt_status bt_planning_problem(const bt_cli_options *options, const bt_facts *facts,
-                                            const bt_machine *machine, bt_arena *arena, bt_budget *ret_budget,
-                                            bt_problem *ret_problem, bt_error *err);
-/* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. */
+/* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. A draft model that is wanted is priced
+ * whether it would be loaded or not. */
 BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                          bt_arena *arena, bt_plan *ret_plan, bt_error *err);
 /* Rows of logits that generation needs: one of each sequence, which libllama keeps in any case; where tokens are
  * guessed, the plan has more (n_draft). */
 uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
 /* Price by dry run, then decide. base_bytes: what this process holds before a model is opened; outputs: rows of logits
- * the command needs. Speeds that the machine does not know are measured and put there, unless it came from a file. */
+ * the command needs. Speeds that the machine does not know are measured and put there, unless it came from a file. A
+ * draft model is in the plan where it will be loaded: where weights stream without it, or it was asked for by name. */
 BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                           uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
                                           bt_plan *ret_plan, bt_error *err);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "cli/drafting.h"
 #include "cli/kept.h"
 #include "engine/price.h"
 #include "plan/plan.h"
@@ -103,6 +104,7 @@ static int print_plan(const bt_running *running) {
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_plan_text(&running->plan, running->facts, &text);
     bt_planning_lock_text(options, &running->plan, &running->machine, &text);
+    bt_drafting_text(options, running->facts, &running->plan, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
     return 0;
@@ -189,14 +191,41 @@ static const char *reader_name(const bt_reader *reader) {
     return bt_reader_kind_of(reader) == BT_READER_URING ? "io_uring" : "pread";
 }
 
+static bt_reader_kind reader_of(const bt_cli_options *options) {
+    static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
+    return readers[options->reader];
+}
+
 typedef struct load_check {
     const bt_running_asks *asks;
-    const bt_plan *plan;
+    bt_running *running;
 } load_check;
 
-static bt_status ask_check(bt_engine *engine, void *user, bt_error *err) {
+/* A run without its draft model is slower, and no worse. */
+static void open_draft(bt_running *running, bt_engine *engine) {
+    bt_error err = {0};
+    const bt_facts *facts = running->draft_facts;
+    if (!facts) return;
+    bt_status status = bt_draft_open(facts, engine, &running->plan, reader_of(running->options), &running->draft, &err);
+    if (status != BT_OK) bt_log(BT_LOG_WARN, "the draft model %.200s guesses nothing: %s", facts->path, err.text);
+}
+
+/* The model's vocabulary is there, and none of its weights. */
+static bt_status on_vocab(bt_engine *engine, void *user, bt_error *err) {
     const load_check *c = user;
-    return c->asks->check(engine, c->plan, c->asks->check_user, err);
+    if (c->asks->check) BT_TRY(c->asks->check(engine, &c->running->plan, c->asks->check_user, err));
+    open_draft(c->running, engine);
+    return BT_OK;
+}
+
+static void close_draft(bt_running *running) {
+    bt_draft_close(running->draft);
+    running->draft = NULL;
+}
+
+static void on_failure(void *user) {
+    const load_check *c = user;
+    close_draft(c->running);
 }
 
 /* ---- locking ---- */
@@ -250,19 +279,19 @@ static void say_layouts(const bt_running *running) {
 }
 
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
-    static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
     const bt_plan *plan = &running->plan;
     load_progress progress = {&running->terminal, bt_os_now_ns()};
     bt_engine_params params = {
         .facts = running->facts,
         .plan = plan,
-        .reader = readers[running->options->reader],
+        .reader = reader_of(running->options),
         .reader_depth = running->machine.disk.depth,
         .reader_request_bytes = running->machine.disk.request_bytes,
         .n_threads = plan->n_threads,
         .progress = show_progress,
         .progress_user = &progress,
-        .check = check->asks->check ? ask_check : NULL,
+        .check = on_vocab,
+        .uncheck = on_failure,
         .check_user = check,
     };
     bt_status status = bt_engine_open(&params, &running->engine, err);
@@ -278,6 +307,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     bt_session_params session = bt_session_params_of(plan, n_outputs);
     BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
     bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
+    if (running->draft) bt_draft_set_abort(running->draft, should_abort, NULL);
     running->loaded_own_bytes = bt_heap_live_bytes();
     if (plan->n_draft > 0) BT_TRY(bt_device_learn_same_rows(bt_engine_device(running->engine), err));
     lock(running);
@@ -320,7 +350,9 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
     if (check_plan(running, &err) != BT_OK) return bt_cli_fail(&err);
     int code = print_plan(running);
     if (code != 0) return code;
-    return running->plan.verdict == BT_REFUSED && !running->plan.forced ? EXIT_REFUSED : 0;
+    if (running->plan.verdict == BT_REFUSED && !running->plan.forced) return EXIT_REFUSED;
+    bt_status status = bt_drafting_facts(running->options, running->facts, &running->plan, &running->draft_facts, &err);
+    return status == BT_OK ? 0 : bt_running_fail(&err);
 }
 
 int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running) {
@@ -342,7 +374,7 @@ int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_
     catch_signals();
     int code = open_and_plan(running, model, outputs, asks);
     bt_error err = {0};
-    load_check asked = {asks, &running->plan};
+    load_check asked = {asks, running};
     if (code == 0 && load(running, outputs, &asked, &err) != BT_OK) code = bt_running_fail(&err);
     if (code != 0) bt_running_close(running);
     return code;
@@ -350,10 +382,13 @@ int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_
 
 void bt_running_close(bt_running *running) {
     bt_reservation_drop();
+    close_draft(running);
     bt_session_close(running->session);
     bt_engine_close(running->engine);
     bt_arena_close(running->arena);
+    bt_facts_close(running->draft_facts);
     bt_facts_close(running->facts);
+    running->draft_facts = NULL;
     running->session = NULL;
     running->engine = NULL;
     running->arena = NULL;
@@ -374,15 +409,34 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
         .n_predict = options->n_predict,
         .ignore_eos = options->ignore_eos,
         .n_draft = running->plan.n_draft,
+        .looks_up = options->wishes.speculate != BT_SPECULATE_DRAFT,
+        .draft = running->draft,
+        .always = options->guess_always,
     };
 }
 
 /* ---- measuring ---- */
 
+/* Heap of graphs. Of two models it is not known whose it is: the draft's is what is above the other's plan. */
+static void note_graphs(const bt_running *running, bt_account *account, uint64_t heap_bytes) {
+    bt_account_note(account, BT_LINE_COMPUTE, 0);
+    if (running->draft) {
+        bt_line_use use;
+        bt_account_use(account, BT_LINE_COMPUTE, &use);
+        uint64_t room = bt_sat_sub_u64(running->plan.ledger.bytes[BT_LINE_COMPUTE], use.committed_bytes);
+        uint64_t drafts = bt_sat_sub_u64(heap_bytes, room);
+        bt_account_note(account, BT_LINE_DRAFT_COMPUTE, bt_sat_add_u64(bt_draft_heap_bytes(running->draft), drafts));
+        heap_bytes -= drafts;
+    }
+    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes);
+}
+
 /* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */
 static void measure_lines(bt_running *running, bt_measured *measured) {
     bt_account *account = bt_engine_account(running->engine);
-    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), running->loaded_heap_bytes);
+    uint64_t freed_bytes = running->draft ? bt_draft_freed_bytes(running->draft) : 0;
+    uint64_t loaded_bytes = bt_sat_sub_u64(running->loaded_heap_bytes, freed_bytes);
+    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), loaded_bytes);
     uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
     bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
     heap_bytes -= sampler_bytes;
@@ -395,7 +449,7 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
     if (running->options->wishes.chat)
         chat_bytes = bt_min_u64(heap_bytes, bt_sat_sub_u64(bt_heap_live_bytes(), running->loaded_own_bytes));
     if (chat_bytes > 0) bt_account_note(account, BT_LINE_STAGING, chat_bytes);
-    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes - chat_bytes);
+    note_graphs(running, account, heap_bytes - chat_bytes);
     bt_account_measure(account);
     uint64_t explained = 0;
     uint64_t explained_now = 0;

@@ -16,8 +16,10 @@ typedef struct bt_running {
     bt_arena *arena;
     bt_engine *engine;
     bt_session *session;
-    bt_terminal terminal; /* stderr: progress */
-    uint64_t base_bytes;  /* held before the model was opened */
+    bt_facts *draft_facts; /* of the draft model; NULL: there is none */
+    bt_draft *draft;       /* NULL: there is none, or it could not be opened */
+    bt_terminal terminal;  /* stderr: progress */
+    uint64_t base_bytes;   /* held before the model was opened */
     uint64_t loaded_heap_bytes;
     uint64_t loaded_own_bytes; /* of that, through base/heap.h, with the session */
     bool lock_warned;          /* that --mlock could not lock all */

@@ -57,9 +57,10 @@ static void buffer_free(ggml_backend_buffer_t ggml) {
     bt_heap_free(buffer);
 }
 
-static bt_status charge_some(bt_buffer *buffer, bt_line line, uint64_t bytes, bt_error *err) {
+static bt_status charge_some(bt_buffer *buffer, bt_line of, uint64_t bytes, bt_error *err) {
     bt_account *account = buffer->device->account;
     bt_pool_buffer *memory = buffer->memory;
+    bt_line line = bt_device_line(buffer->device, of);
     if (memory->mapping->line != line) {
         BT_TRY(bt_account_relabel(account, memory->mapping, line, err));
         memory->line = line;
@@ -195,8 +196,8 @@ static const struct ggml_backend_buffer_i buffer_calls = {
 
 /* The line a new buffer is reserved under. Wrong guesses are put right by charge(). */
 static bt_line first_line(const bt_device *device, bool host) {
-    if (device->phase == BT_PHASE_LOAD) return host ? BT_LINE_STAGING : BT_LINE_PINNED;
-    return BT_LINE_COMPUTE;
+    if (device->phase == BT_PHASE_LOAD) return bt_device_line(device, host ? BT_LINE_STAGING : BT_LINE_PINNED);
+    return bt_device_line(device, BT_LINE_COMPUTE);
 }
 
 /* NULL, with the reason in err. */

@@ -5,7 +5,10 @@
  * The CPU backend is reached through ggml's registry, so that builds with loadable backends work. Where its graph calls
  * can be found (a linked build), they are used directly: then the work area is a mapping on the compute line, charged
  * before it grows, and what a run of nodes needs is found once per schedule. Where they cannot, the backend computes
- * with a work area of its own, which no line explains: the residual shows it. */
+ * with a work area of its own, which no line explains: the residual shows it.
+ *
+ * A second device (a draft's) computes with the threads of the first: workers of two pools would spin against each
+ * other. */
 
 #include "device/internal.h"
 
@@ -34,6 +37,8 @@ struct bt_cpu {
     struct ggml_threadpool *pool;
     uint32_t n_threads, n_pool_threads;
     bool measuring;
+    bool borrows; /* the pool is another device's */
+    bt_line line; /* of the work area */
     bt_mapping *work;
     uint64_t work_bytes, work_peak_bytes;
     ggml_abort_callback abort_callback;
@@ -64,7 +69,7 @@ static bool calls_directly(const bt_cpu *cpu) {
 /* One pool for all graphs. Its workers spin for a while between graphs and then sleep (ggml's "poll"); the segments of
  * one token follow each other within that while. */
 static bt_status make_pool(bt_cpu *cpu, uint32_t n_threads, bt_error *err) {
-    if (!cpu->threadpool_new || !cpu->threadpool_free || cpu->measuring) return BT_OK;
+    if (!cpu->threadpool_new || !cpu->threadpool_free || cpu->measuring || cpu->borrows) return BT_OK;
     struct ggml_threadpool_params params;
     ggml_threadpool_params_init(&params, (int)n_threads);
     struct ggml_threadpool *pool = cpu->threadpool_new(&params);
@@ -84,16 +89,24 @@ static bt_status make_pool(bt_cpu *cpu, uint32_t n_threads, bt_error *err) {
     return BT_OK;
 }
 
-bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, bt_cpu **ret_cpu, bt_error *err) {
+static void borrow_pool(bt_cpu *cpu, const bt_cpu *lender) {
+    cpu->borrows = true;
+    cpu->pool = lender->pool;
+    cpu->n_pool_threads = lender->n_pool_threads;
+    cpu->n_threads = (uint32_t)bt_min_u64(cpu->n_threads, lender->n_pool_threads);
+}
+
+bt_status bt_cpu_open(const bt_device *device, bt_cpu **ret_cpu, bt_error *err) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!dev) return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
     bt_cpu *cpu = bt_heap_alloc(sizeof *cpu);
     if (!cpu)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *cpu, 0, "no memory for the compute threads");
-    cpu->account = account;
+    cpu->account = device->account;
     cpu->dev = dev;
-    cpu->measuring = measuring;
-    cpu->n_threads = n_threads;
+    cpu->measuring = device->params.measuring;
+    cpu->n_threads = device->params.n_threads;
+    cpu->line = bt_device_line(device, BT_LINE_COMPUTE);
     find_calls(cpu);
     if (!calls_directly(cpu)) {
         cpu->backend = ggml_backend_dev_init(dev, NULL);
@@ -102,7 +115,9 @@ bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, b
             return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml's CPU backend does not start");
         }
     }
-    bt_status status = make_pool(cpu, n_threads, err);
+    const bt_cpu *lender = device->params.threads_of ? device->params.threads_of->cpu : NULL;
+    if (lender && lender->pool && !cpu->backend) borrow_pool(cpu, lender);
+    bt_status status = make_pool(cpu, cpu->n_threads, err);
     if (status != BT_OK) {
         bt_cpu_close(cpu);
         return status;
@@ -114,7 +129,7 @@ bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, b
 void bt_cpu_close(bt_cpu *cpu) {
     if (!cpu) return;
     if (cpu->backend) ggml_backend_free(cpu->backend);
-    if (cpu->pool) cpu->threadpool_free(cpu->pool);
+    if (cpu->pool && !cpu->borrows) cpu->threadpool_free(cpu->pool);
     bt_account_unmap(cpu->account, cpu->work);
     bt_heap_free(cpu);
 }
@@ -125,6 +140,7 @@ ggml_backend_dev_t bt_cpu_device(const bt_cpu *cpu) {
 
 void bt_cpu_set_threads(bt_cpu *cpu, uint32_t n_threads) {
     /* A failure keeps the pool there is: fewer threads, same results. */
+    if (cpu->borrows) n_threads = (uint32_t)bt_min_u64(n_threads, cpu->n_pool_threads);
     if (n_threads > cpu->n_pool_threads && make_pool(cpu, n_threads, NULL) != BT_OK) n_threads = cpu->n_pool_threads;
     cpu->n_threads = n_threads;
 }
@@ -151,7 +167,7 @@ bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err) {
     bt_account_unmap(cpu->account, cpu->work);
     cpu->work = NULL;
     cpu->work_bytes = 0;
-    BT_TRY(bt_account_map(cpu->account, BT_LINE_COMPUTE, work_bytes, &work, err));
+    BT_TRY(bt_account_map(cpu->account, cpu->line, work_bytes, &work, err));
     bt_status status = bt_account_commit(cpu->account, work, work_bytes, err);
     if (status != BT_OK) {
         bt_account_unmap(cpu->account, work);

@@ -18,7 +18,7 @@
 
 static bt_status open_parts(bt_device *device, bt_error *err) {
     BT_TRY(bt_pool_open(device->account, POOL_BUFFERS, &device->pool, err));
-    BT_TRY(bt_cpu_open(device->account, device->params.n_threads, device->params.measuring, &device->cpu, err));
+    BT_TRY(bt_cpu_open(device, &device->cpu, err));
     return bt_weights_open(device, &device->weights, err);
 }
 

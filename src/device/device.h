@@ -34,6 +34,7 @@ typedef enum bt_device_phase { BT_PHASE_LOAD, BT_PHASE_CONTEXT, BT_PHASE_COMPUTE
 
 typedef struct bt_device_params {
     bt_account *account;   /* outlives the device */
+    const bt_line *lines;  /* [BT_LINE_COUNT] what the account calls each line; NULL: as it is called. Outlives it */
     const bt_facts *facts; /* outlives the device */
     const bt_place *place; /* [facts->n_units]; NULL when measuring: everything streams */
     const bt_store *store; /* NULL when measuring */
@@ -47,8 +48,9 @@ typedef struct bt_device_params {
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     uint32_t n_expert_slots, n_expert_extra; /* of each block with experts; the first n_expert_extra have one more */
     bool experts_shared;                     /* the blocks share n_expert_slots */
-    bool may_cache; /* the system has room for all that streams beside the budget: its page cache may serve */
-    bool elastic;   /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
+    bool may_cache;        /* the system has room for all that streams beside the budget: its page cache may serve */
+    bool elastic;          /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
+    bt_device *threads_of; /* whose compute threads are used, never at the same time; outlives the device. NULL: own */
 } bt_device_params;
 
 /* Where streamed units come from now, and what both ways cost: nanoseconds a MiB, in which the computing thread read or

@@ -26,7 +26,7 @@ typedef struct bt_cpu_plan {
     int n_threads;
 } bt_cpu_plan;
 
-bt_status bt_cpu_open(bt_account *account, uint32_t n_threads, bool measuring, bt_cpu **ret_cpu, bt_error *err);
+bt_status bt_cpu_open(const bt_device *device, bt_cpu **ret_cpu, bt_error *err);
 void bt_cpu_close(bt_cpu *cpu);
 ggml_backend_dev_t bt_cpu_device(const bt_cpu *cpu);
 void bt_cpu_set_threads(bt_cpu *cpu, uint32_t n_threads);
@@ -349,6 +349,10 @@ struct bt_device {
     void *abort_user;
 };
 
+/* What the account calls a line of this device. */
+static inline bt_line bt_device_line(const bt_device *device, bt_line line) {
+    return device->params.lines ? device->params.lines[line] : line;
+}
 /* The engine asked for the running graph to be stopped. */
 bool bt_device_stop_asked(const bt_device *device);
 /* Keep the first failure for bt_device_take_error. */

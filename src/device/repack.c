@@ -118,7 +118,7 @@ static bt_status add_second(bt_device *device, bt_error *err) {
     bt_repack *repack = device->repack;
     uint64_t bytes = lay_out(device, repack, device->params.derived_bytes);
     if (bytes == 0) return BT_OK;
-    BT_TRY(bt_account_map(device->account, BT_LINE_DERIVED, bytes, &repack->memory, err));
+    BT_TRY(bt_account_map(device->account, bt_device_line(device, BT_LINE_DERIVED), bytes, &repack->memory, err));
     BT_TRY(bt_account_commit(device->account, repack->memory, bytes, err));
     (void)bt_os_huge_pages(repack->memory->base, bytes); /* advice */
     filling f = {.device = device};

@@ -46,7 +46,7 @@ bt_status bt_rows_open(bt_device *device, bt_error *err) {
     scratch_offset = (scratch_offset + BT_PAGE_BYTES - 1) / BT_PAGE_BYTES * BT_PAGE_BYTES;
     rows->scratch_bytes = bt_min_u64(ROWS_AT_ONCE, rows->n_rows) * row_pages_bytes(row_bytes);
     uint64_t bytes = scratch_offset + rows->scratch_bytes;
-    BT_TRY(bt_account_map(device->account, BT_LINE_EMBEDDINGS, bytes, &rows->memory, err));
+    BT_TRY(bt_account_map(device->account, bt_device_line(device, BT_LINE_EMBEDDINGS), bytes, &rows->memory, err));
     BT_TRY(bt_account_commit(device->account, rows->memory, bytes, err));
     rows->ids = (void *)((uint8_t *)rows->memory->base + ids_offset);
     rows->scratch = (uint8_t *)rows->memory->base + scratch_offset;

@@ -49,7 +49,8 @@ static void fill_columns(float *columns, uint64_t n) {
 }
 
 static bt_status open_trial(trial *t, bt_error *err) {
-    BT_TRY(bt_account_map(t->device->account, BT_LINE_STAGING, sizeof *t->memory, &t->mapping, err));
+    BT_TRY(bt_account_map(t->device->account, bt_device_line(t->device, BT_LINE_STAGING), sizeof *t->memory,
+                          &t->mapping, err));
     BT_TRY(bt_account_commit(t->device->account, t->mapping, sizeof *t->memory, err));
     t->memory = t->mapping->base;
     fill_columns(t->memory->columns, (uint64_t)N_COLUMNS * N_ELEMENTS);

@@ -93,7 +93,7 @@ static bt_status get_memory(builder *b, uint64_t bytes) {
     if (schedule->memory && schedule->memory->bytes >= bytes) return BT_OK;
     bt_account_unmap(account, schedule->memory);
     schedule->memory = NULL;
-    BT_TRY(bt_account_map(account, BT_LINE_METADATA, bytes, &schedule->memory, b->err));
+    BT_TRY(bt_account_map(account, bt_device_line(b->device, BT_LINE_METADATA), bytes, &schedule->memory, b->err));
     bt_status status = bt_account_commit(account, schedule->memory, bytes, b->err);
     if (status != BT_OK) {
         bt_account_unmap(account, schedule->memory);

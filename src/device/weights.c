@@ -175,11 +175,14 @@ static bt_status map_all(bt_weights *weights, bt_error *err) {
     uint64_t small = lay_out_small(weights), bytes[AREA_COUNT] = {0};
     lay_out_units(weights, bytes);
     if (small > 0) {
-        BT_TRY(bt_account_map(account, BT_LINE_OUTPUT_NORM, small, &weights->small, err));
+        BT_TRY(
+            bt_account_map(account, bt_device_line(weights->device, BT_LINE_OUTPUT_NORM), small, &weights->small, err));
         BT_TRY(bt_account_commit(account, weights->small, small, err));
     }
     for (size_t i = 0; i < AREA_COUNT; i++)
-        if (bytes[i] > 0) BT_TRY(bt_account_map(account, area_lines[i], bytes[i], &weights->areas[i], err));
+        if (bytes[i] > 0)
+            BT_TRY(bt_account_map(account, bt_device_line(weights->device, area_lines[i]), bytes[i], &weights->areas[i],
+                                  err));
     if (weights->areas[AREA_HEAD]) weights->areas[AREA_HEAD]->scattered = true; /* between pinned panels are others */
     return BT_OK;
 }

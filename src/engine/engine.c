@@ -31,6 +31,7 @@ struct bt_engine {
     bt_reader *reader;
     bt_device *device;
     struct llama_model *model;
+    bool checked;
     bt_engine_load load;
 };
 
@@ -95,7 +96,15 @@ uint64_t bt_engine_heap_bytes(bt_engine *engine) {
 
 /* ---- opening ---- */
 
+static bt_line line_of(const bt_engine *engine, bt_line line) {
+    return engine->params.lines ? engine->params.lines[line] : line;
+}
+
 static bt_status open_account(bt_engine *engine, bt_error *err) {
+    if (engine->params.beside) {
+        engine->account = engine->params.beside->account;
+        return BT_OK;
+    }
     uint64_t caps[BT_LINE_COUNT], budget = UINT64_MAX;
     for (int line = 0; line < BT_LINE_COUNT; line++)
         caps[line] = UINT64_MAX;
@@ -125,6 +134,8 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
     const bt_plan *plan = engine->params.plan;
     bt_device_params params = {
         .account = engine->account,
+        .lines = engine->params.lines,
+        .threads_of = engine->params.beside ? engine->params.beside->device : NULL,
         .facts = engine->params.facts,
         .place = plan ? plan->place : NULL,
         .store = &engine->store,
@@ -208,8 +219,9 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     engine->load.peak_rss_bytes = memory.peak_rss_bytes.value;
     (void)malloc_trim(0);
     engine->load.vocab_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
-    bt_account_note(engine->account, BT_LINE_VOCAB, engine->load.vocab_bytes);
+    bt_account_note(engine->account, line_of(engine, BT_LINE_VOCAB), engine->load.vocab_bytes);
     if (engine->params.check) BT_TRY(engine->params.check(engine, engine->params.check_user, err));
+    engine->checked = true;
     BT_TRY(bt_device_start(engine->device, engine->params.progress, engine->params.progress_user, err));
     bt_device_set_phase(engine->device, BT_PHASE_CONTEXT);
     engine->load.load_ns = bt_os_now_ns() - start_ns;
@@ -227,6 +239,7 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
     engine->load.start_anon_bytes = memory.anon_bytes.value;
     bt_status status = open_parts(engine, err);
     if (status != BT_OK) {
+        if (engine->checked && params->uncheck) params->uncheck(params->check_user);
         bt_engine_close(engine);
         return status;
     }
@@ -240,7 +253,7 @@ void bt_engine_close(bt_engine *engine) {
     bt_device_close(engine->device);
     bt_reader_close(engine->reader);
     if (engine->store_open) bt_store_close(&engine->store);
-    if (engine->account && !bt_account_close(engine->account))
+    if (engine->account && !engine->params.beside && !bt_account_close(engine->account))
         bt_log(BT_LOG_WARN, "memory was left in the account when the engine closed");
     bt_heap_free(engine);
 }
@@ -263,6 +276,10 @@ bt_account *bt_engine_account(bt_engine *engine) {
 
 const bt_reader *bt_engine_reader(const bt_engine *engine) {
     return engine->reader;
+}
+
+const bt_facts *bt_engine_facts(const bt_engine *engine) {
+    return engine->params.facts;
 }
 
 const bt_engine_load *bt_engine_load_read(const bt_engine *engine) {

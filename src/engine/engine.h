@@ -20,11 +20,18 @@ typedef struct bt_engine_params {
     uint32_t reader_depth, reader_request_bytes;
     uint32_t n_threads;
     bool measuring; /* a dry run: nothing is read but the header, nothing computed */
+    /* A second model in one process: it is charged to the first one's account, to lines of its own ([BT_LINE_COUNT],
+     * what each line is called there), computes with its threads, never at the same time, and is closed before it.
+     * NULL: an account and threads of its own. */
+    bt_engine *beside;
+    const bt_line *lines;
     bt_device_progress progress;
     void *progress_user;
     /* Asked when the vocabulary is there and no weight was read: a failure ends the opening, and is its failure. NULL
      * is fine. */
     bt_status (*check)(bt_engine *engine, void *user, bt_error *err);
+    /* When opening fails after that: what check opened beside this engine is closed. NULL is fine. */
+    void (*uncheck)(void *user);
     void *check_user;
 } bt_engine_params;
 
@@ -55,6 +62,7 @@ bt_device *bt_engine_device(bt_engine *engine);
 bt_account *bt_engine_account(bt_engine *engine);
 const bt_reader *bt_engine_reader(const bt_engine *engine); /* NULL when measuring */
 const bt_engine_load *bt_engine_load_read(const bt_engine *engine);
+const bt_facts *bt_engine_facts(const bt_engine *engine);
 /* The model's files are still those that were planned for: BT_E_IO, code "model_changed", when one was written to or
  * truncated since. A file replaced by another of its name stays readable through our descriptors, and is no error. */
 BT_MUST_CHECK bt_status bt_engine_check(const bt_engine *engine, bt_error *err);

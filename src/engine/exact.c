@@ -29,21 +29,28 @@
 #define TRIES_MAX 8u
 #define CTX_TRIES 4u
 #define MODEL_MAX 24u
+#define TYPE_F16  1u /* a draft's cache, as it is priced by formula (plan/companions.c) */
 
 typedef struct priced {
     bt_price_point point;
     bt_price price;
+    bt_price draft; /* of the draft at the same context and micro-batch */
 } priced;
 
-typedef struct pricing {
+/* A file, and what is known of its prices. */
+typedef struct source {
     const bt_facts *facts;
-    const bt_problem *asked; /* its costs are formulas */
-    uint64_t base_bytes;
-    bt_outputs_fn outputs;
-    bt_arena *arena;
-    bt_pricer *pricer;     /* opened when a price is not known */
+    bt_wishes wishes;
     bt_price_cache *cache; /* NULL: everything is measured anew */
-    uint32_t n_threads;
+    bt_pricer *pricer;     /* opened when a price is not known */
+} source;
+
+typedef struct pricing {
+    const bt_exact_ask *ask;
+    const bt_problem *asked; /* its costs are formulas */
+    source model, draft;
+    uint64_t base_bytes;
+    bt_arena *arena;
     priced *points; /* [POINT_MAX] */
     uint32_t n_points;
     uint32_t ctx_low, ctx_high; /* that bound the search */
@@ -59,28 +66,28 @@ typedef struct models {
 /* ---- points ---- */
 
 /* From the cache, or measured. */
-static bt_status price_alone(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
-    const bt_price *known = bt_price_cache_find(p->cache, point);
+static bt_status price_alone(const pricing *p, source *of, const bt_price_point *point, bt_price *ret, bt_error *err) {
+    const bt_price *known = bt_price_cache_find(of->cache, point);
     if (known) {
         *ret = *known;
         return BT_OK;
     }
-    if (!p->pricer) BT_TRY(bt_pricer_open(p->facts, &p->asked->wishes, p->n_threads, &p->pricer, err));
-    BT_TRY(bt_pricer_price(p->pricer, point, ret, err));
-    bt_price_cache_add(p->cache, point, ret);
+    if (!of->pricer) BT_TRY(bt_pricer_open(of->facts, &of->wishes, p->ask->n_threads, &of->pricer, err));
+    BT_TRY(bt_pricer_price(of->pricer, point, ret, err));
+    bt_price_cache_add(of->cache, point, ret);
     return BT_OK;
 }
 
 /* Where guesses are verified (a few rows of logits), prompts and single steps want one row as ever: their graphs are
  * others, and may take more. */
 static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *ret, bt_error *err) {
-    BT_TRY(price_alone(p, point, ret, err));
+    BT_TRY(price_alone(p, &p->model, point, ret, err));
     if (point->n_outputs_max <= 1 || point->n_outputs_max > BT_TOKEN_BY_TOKEN_MAX || ret->error.status != BT_OK)
         return BT_OK;
     bt_price_point single = *point;
     bt_price one;
     single.n_outputs_max = 1;
-    BT_TRY(price_alone(p, &single, &one, err));
+    BT_TRY(price_alone(p, &p->model, &single, &one, err));
     if (one.error.status != BT_OK) return BT_OK;
     ret->compute_bytes = bt_max_u64(ret->compute_bytes, one.compute_bytes);
     ret->metadata_bytes = bt_max_u64(ret->metadata_bytes, one.metadata_bytes);
@@ -88,19 +95,33 @@ static bt_status price_find(pricing *p, const bt_price_point *point, bt_price *r
     return BT_OK;
 }
 
+/* The draft's session as engine/draft.c makes it. */
+static bt_status draft_find(pricing *p, priced *entry, const bt_price_point *point, bt_error *err) {
+    const bt_price_point own = {.n_ctx = point->n_ctx,
+                                .n_ubatch = point->n_ubatch,
+                                .n_parallel = 1,
+                                .n_outputs_max = 1,
+                                .type_k = p->draft.wishes.type_k,
+                                .type_v = p->draft.wishes.type_v};
+    if (!p->ask->draft || entry->price.error.status != BT_OK) return BT_OK;
+    BT_TRY(price_alone(p, &p->draft, &own, &entry->draft, err));
+    entry->price.error = entry->draft.error;
+    return BT_OK;
+}
+
 /* BT_OK with a price whose error says that libllama cannot have it. */
-static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const bt_price **ret, bt_error *err) {
+static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const priced **ret, bt_error *err) {
     n_ctx =
         bt_ctx_round(model, n_ctx); /* what libllama makes of it: the rows of logits that it brings are priced too */
     bt_price_point point = {.n_ctx = n_ctx,
                             .n_ubatch = model->n_ubatch,
                             .n_parallel = model->n_parallel,
-                            .n_outputs_max = p->outputs(n_ctx, model->n_ubatch),
+                            .n_outputs_max = p->ask->outputs(n_ctx, model->n_ubatch),
                             .type_k = model->type_k,
                             .type_v = model->type_v};
     for (uint32_t i = 0; i < p->n_points; i++)
         if (bt_price_point_equal(&p->points[i].point, &point)) {
-            *ret = &p->points[i].price;
+            *ret = &p->points[i];
             return BT_OK;
         }
     if (p->n_points == POINT_MAX)
@@ -108,9 +129,10 @@ static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, con
                        "planning took more than %u dry runs", POINT_MAX);
     priced *entry = &p->points[p->n_points];
     BT_TRY(price_find(p, &point, &entry->price, err));
+    BT_TRY(draft_find(p, entry, &point, err));
     entry->point = point;
     p->n_points++;
-    *ret = &entry->price;
+    *ret = entry;
     return BT_OK;
 }
 
@@ -140,8 +162,42 @@ static uint64_t in_steps(uint64_t bytes) {
     return (bytes + step / 4 + step - 1) / step * step;
 }
 
+/* What a draft holds for computing at a context: a graph, a row of logits, and the tokens it has read. It draws none,
+ * so there are no candidates. */
+static uint64_t draft_compute_bytes(const pricing *p, const bt_price *price) {
+    uint64_t logits_bytes = bt_sat_sub_u64(price->logits_bytes, bt_price_sampler_bytes(p->ask->draft));
+    return in_steps(price->compute_bytes) + logits_bytes + UINT64_C(4) * price->n_ctx;
+}
+
+static uint64_t draft_vocab_bytes(const pricing *p, const bt_price *price) {
+    return in_steps(price->vocab_bytes) + in_steps(price->metadata_bytes + p->ask->draft->arena_bytes);
+}
+
+/* The lines of a draft; its weights are known. It is loaded when the model's vocabulary is there and nothing else is.
+ */
+static void fit_draft(const pricing *p, const priced *low, const priced *high, bt_costs *ret) {
+    const bt_price *a = &low->draft;
+    const bt_price *b = &high->draft;
+    const uint32_t ctx[2] = {a->n_ctx, b->n_ctx};
+    set_line(p, ret, BT_LINE_DRAFT_KV, a->kv_bytes, b->kv_bytes, ctx);
+    set_line(p, ret, BT_LINE_DRAFT_COMPUTE, draft_compute_bytes(p, a), draft_compute_bytes(p, b), ctx);
+    set_line(p, ret, BT_LINE_DRAFT_VOCAB, draft_vocab_bytes(p, a), draft_vocab_bytes(p, b), ctx);
+    set_line(p, ret, BT_LINE_STAGING, bt_max_u64(low->price.staging_bytes, a->staging_bytes),
+             bt_max_u64(high->price.staging_bytes, b->staging_bytes), ctx);
+    static const bt_line held[] = {BT_LINE_BASE, BT_LINE_VOCAB, BT_LINE_METADATA, BT_LINE_OUTPUT_NORM};
+    uint64_t peak_bytes = in_steps(bt_max_u64(a->load_peak_bytes, b->load_peak_bytes));
+    bt_ledger ledger;
+    if (!bt_costs_at(ret, ctx[1], &ledger)) return; /* more than can be counted: refused anyway */
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        peak_bytes = bt_sat_add_u64(peak_bytes, ledger.bytes[held[i]]);
+    ret->load_peak_bytes = bt_max_u64(ret->load_peak_bytes, peak_bytes);
+    ret->load_peak_bytes = bt_sat_add_u64(ret->load_peak_bytes, p->ask->draft->arena_bytes);
+}
+
 /* A cost model whose lines pass through two prices. What a dry run does not price keeps its formula. */
-static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, const bt_price *high, bt_costs *ret) {
+static void fit(const pricing *p, const bt_costs *formula, const priced *at_low, const priced *at_high, bt_costs *ret) {
+    const bt_price *low = &at_low->price;
+    const bt_price *high = &at_high->price;
     const uint32_t ctx[2] = {low->n_ctx, high->n_ctx};
     const uint32_t nowhere[2] = {0, 0};
     *ret = *formula;
@@ -150,7 +206,7 @@ static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, 
     ret->line[BT_LINE_BASE].source = BT_SOURCE_MEASURED;
     set_line(p, ret, BT_LINE_VOCAB, in_steps(low->vocab_bytes), in_steps(high->vocab_bytes), ctx);
     ret->line[BT_LINE_VOCAB].source = BT_SOURCE_MEASURED;
-    uint64_t ours = p->facts->arena_bytes;
+    uint64_t ours = p->ask->facts->arena_bytes;
     set_line(p, ret, BT_LINE_METADATA, in_steps(low->metadata_bytes + ours), in_steps(high->metadata_bytes + ours),
              ctx);
     set_line(p, ret, BT_LINE_KV, low->kv_bytes, high->kv_bytes, ctx);
@@ -161,12 +217,13 @@ static void fit(const pricing *p, const bt_costs *formula, const bt_price *low, 
     set_line(p, ret, BT_LINE_STAGING, low->staging_bytes, high->staging_bytes, ctx);
     ret->load_peak_bytes = base_bytes + in_steps(bt_max_u64(low->load_peak_bytes, high->load_peak_bytes));
     ret->load_peak_bytes = bt_sat_add_u64(ret->load_peak_bytes, bt_companions_held_bytes(formula));
+    if (p->ask->draft) fit_draft(p, at_low, at_high, ret);
 }
 
 /* KV that bends (sliding windows) is taken from the formula when that is exact. */
 static void keep_exact_kv(const pricing *p, const bt_costs *formula, const bt_price *high, bt_costs *costs) {
     bt_ledger ledger;
-    if (!p->facts->kv_known || !p->facts->kv_exact || !bt_costs_at(formula, high->n_ctx, &ledger)) return;
+    if (!p->ask->facts->kv_known || !p->ask->facts->kv_exact || !bt_costs_at(formula, high->n_ctx, &ledger)) return;
     if (ledger.bytes[BT_LINE_KV] == high->kv_bytes) costs->line[BT_LINE_KV] = formula->line[BT_LINE_KV];
 }
 
@@ -175,14 +232,14 @@ static void keep_exact_kv(const pricing *p, const bt_costs *formula, const bt_pr
 static bt_status model_price(pricing *p, const bt_costs *formula, uint32_t ctx_low, bt_costs *ret,
                              bt_error *ret_unpriced, bt_error *err) {
     uint32_t low = (uint32_t)bt_min_u64(bt_max_u64(ctx_low, formula->n_ubatch), p->ctx_high);
-    const bt_price *at_low = NULL;
-    const bt_price *at_high = NULL;
+    const priced *at_low = NULL;
+    const priced *at_high = NULL;
     BT_TRY(price_of(p, formula, p->ctx_high, &at_high, err));
     BT_TRY(price_of(p, formula, low, &at_low, err));
-    *ret_unpriced = at_high->error.status != BT_OK ? at_high->error : at_low->error;
+    *ret_unpriced = at_high->price.error.status != BT_OK ? at_high->price.error : at_low->price.error;
     if (ret_unpriced->status != BT_OK) return BT_OK;
     fit(p, formula, at_low, at_high, ret);
-    keep_exact_kv(p, formula, at_high, ret);
+    keep_exact_kv(p, formula, &at_high->price, ret);
     return BT_OK;
 }
 
@@ -227,15 +284,15 @@ static void raise_lines(bt_costs *model, const bt_costs *exact, uint32_t n_ctx) 
 /* Plan at one context and cost model with the prices of exactly that point. */
 static bt_status plan_at(pricing *p, const bt_problem *problem, bt_costs *model, uint32_t n_ctx, bt_plan *ret_plan,
                          bt_error *err) {
-    const bt_price *price = NULL;
-    BT_TRY(price_of(p, model, n_ctx, &price, err));
-    if (price->error.status != BT_OK) {
-        if (err) *err = price->error;
-        return price->error.status;
+    const priced *found = NULL;
+    BT_TRY(price_of(p, model, n_ctx, &found, err));
+    if (found->price.error.status != BT_OK) {
+        if (err) *err = found->price.error;
+        return found->price.error.status;
     }
     bt_costs *exact = bt_arena_array(p->arena, 1, sizeof *exact);
     if (!exact) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    fit(p, model, price, price, exact);
+    fit(p, model, found, found, exact);
     exact->ctx_min = n_ctx;
     bt_problem at = *problem;
     at.costs = exact;
@@ -306,10 +363,10 @@ static bt_status alternatives_price(pricing *p, uint32_t ctx_lowest, bt_costs *c
         const bt_costs *formula = &p->asked->costs[other->first_cost + other->n_costs - 1];
         uint32_t n_ctx = (uint32_t)bt_max_u64(ctx_lowest, formula->ctx_min);
         if (p->asked->wishes.n_ctx == 0 || p->asked->wishes.allow_ctx_reduction) n_ctx = formula->ctx_min;
-        const bt_price *price = NULL;
-        BT_TRY(price_of(p, formula, n_ctx, &price, err));
-        if (price->error.status != BT_OK) continue;
-        fit(p, formula, price, price, &costs[n_costs + n]);
+        const priced *found = NULL;
+        BT_TRY(price_of(p, formula, n_ctx, &found, err));
+        if (found->price.error.status != BT_OK) continue;
+        fit(p, formula, found, found, &costs[n_costs + n]);
         others[n] = *other;
         others[n].first_cost = n_costs + n;
         others[n].n_costs = 1;
@@ -421,22 +478,32 @@ static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
     return ret_plan->verdict == BT_REFUSED ? refuse(p, m, ret_plan, err) : BT_OK;
 }
 
-bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes, uint32_t n_threads,
-                        bt_outputs_fn outputs, bt_price_cache *cache, bt_arena *arena, bt_plan *ret_plan,
+bt_wishes bt_exact_draft_wishes(const bt_wishes *wishes) {
+    return (bt_wishes){.n_batch = wishes->n_batch,
+                       .n_parallel = 1,
+                       .flash_attn = wishes->flash_attn,
+                       .type_k = TYPE_F16,
+                       .type_v = TYPE_F16};
+}
+
+bt_status bt_exact_plan(const bt_exact_ask *ask, const bt_problem *problem, bt_arena *arena, bt_plan *ret_plan,
                         bt_error *err) {
-    pricing p = {.facts = facts,
-                 .asked = problem,
-                 .base_bytes = bt_price_cache_base(cache, base_bytes),
-                 .outputs = outputs,
-                 .cache = cache,
-                 .n_threads = n_threads,
-                 .arena = arena};
+    pricing p = {
+        .ask = ask,
+        .asked = problem,
+        .model = {.facts = ask->facts, .wishes = problem->wishes, .cache = ask->cache},
+        .draft = {.facts = ask->draft, .wishes = bt_exact_draft_wishes(&problem->wishes), .cache = ask->draft_cache},
+        .base_bytes = bt_price_cache_base(ask->cache, ask->base_bytes),
+        .arena = arena};
     BT_TRY(bt_plan_wishes_check(problem, err)); /* before a context of 2^30 is tried, which takes minutes */
     context_range(&p);
     /* Loading goes on in the child while the first plans are made, unless they will not need it. */
-    if (bt_price_cache_count(cache) == 0) BT_TRY(bt_pricer_open(facts, &problem->wishes, n_threads, &p.pricer, err));
+    if (bt_price_cache_count(ask->cache) == 0)
+        BT_TRY(bt_pricer_open(ask->facts, &problem->wishes, ask->n_threads, &p.model.pricer, err));
     bt_status status = in_stages(&p, ret_plan, err);
-    bt_pricer_close(p.pricer);
-    bt_price_cache_save(cache);
+    bt_pricer_close(p.model.pricer);
+    bt_pricer_close(p.draft.pricer);
+    bt_price_cache_save(ask->cache);
+    bt_price_cache_save(ask->draft_cache);
     return status;
 }

@@ -6,14 +6,23 @@
 #include "engine/price_cache.h"
 #include "plan/plan.h"
 
-/* Make the plan of a problem whose costs[] are formulas, with prices asked of libllama instead.
- *
- * problem       units, wishes, budget; its costs are replaced
- * base_bytes    what the process holds before the model is opened, measured
- * outputs       rows of logits the command needs at a context and micro-batch
- * cache         what earlier dry runs measured, added to and saved; NULL: everything is measured anew
- * The plan's ledger is that of a dry run at the very context and micro-batch it chose. */
+/* Rows of logits that a command needs. */
 typedef uint32_t (*bt_outputs_fn)(uint32_t n_ctx, uint32_t n_ubatch);
-BT_MUST_CHECK bt_status bt_exact_plan(const bt_facts *facts, const bt_problem *problem, uint64_t base_bytes,
-                                      uint32_t n_threads, bt_outputs_fn outputs, bt_price_cache *cache, bt_arena *arena,
+
+/* Whose prices are asked for, and how. */
+typedef struct bt_exact_ask {
+    const bt_facts *facts;
+    uint64_t base_bytes; /* what the process holds before the model is opened, measured */
+    uint32_t n_threads;
+    bt_outputs_fn outputs;
+    bt_price_cache *cache; /* what earlier dry runs measured, added to and saved; NULL: everything is measured anew */
+    const bt_facts *draft; /* a draft model beside it, of which the problem has lines; NULL: none */
+    bt_price_cache *draft_cache;
+} bt_exact_ask;
+
+/* The wishes that the prices of a draft depend on: of the model's, what is also the draft's (engine/draft.h). */
+bt_wishes bt_exact_draft_wishes(const bt_wishes *wishes);
+/* Make the plan of a problem whose costs[] are formulas, with prices asked of libllama instead: its units, wishes and
+ * budget stand. The plan's ledger is that of a dry run at the very context and micro-batch it chose. */
+BT_MUST_CHECK bt_status bt_exact_plan(const bt_exact_ask *ask, const bt_problem *problem, bt_arena *arena,
                                       bt_plan *ret_plan, bt_error *err);

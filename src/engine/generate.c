@@ -105,6 +105,9 @@ static void loop_note(const loop_state *start, bt_generated *ret) {
 
 /* ---- the loop ---- */
 
+/* Where guesses come from. */
+typedef enum guesser { BY_LOOKUP, BY_DRAFT, N_GUESSERS } guesser;
+
 #define CELLS 256u /* libllama pads the cells that attention goes over to a multiple of this (llama_kv_cache) */
 
 typedef struct loop {
@@ -112,8 +115,11 @@ typedef struct loop {
     struct llama_sampler *sampler;
     const bt_generate_params *params;
     const struct llama_vocab *vocab;
-    bt_lookup *lookup; /* NULL: no guesses */
-    bt_speculation speculation;
+    bt_lookup *lookup; /* the text so far; NULL: no guesses */
+    bool can[N_GUESSERS];
+    bt_speculation speculations[N_GUESSERS];
+    uint64_t wait_ns; /* of a step, for the disk, lately; 0: not known */
+    uint64_t lost_ns; /* by having the draft, as far as is known */
     uint32_t n_left;
     uint64_t start_ns;
     loop_state second;
@@ -141,29 +147,77 @@ static bool take(loop *l, int32_t token) {
     return --l->n_left > 0;
 }
 
+static bool pays(const loop *l, guesser by) {
+    return l->params->always || bt_speculation_pays(&l->speculations[by]);
+}
+
+static bool guess_by_lookup(const loop *l, int32_t *ret_guesses, uint32_t n) {
+    const bt_speculation *own = &l->speculations[BY_LOOKUP];
+    const bt_speculation *model = &l->speculations[BY_DRAFT];
+    if (!l->can[BY_LOOKUP] || !pays(l, BY_LOOKUP)) return false;
+    if (l->can[BY_DRAFT] && pays(l, BY_DRAFT) && !bt_speculation_beats(own, model)) return false;
+    return bt_lookup_draft(l->lookup, ret_guesses, n);
+}
+
+static bool guess_by_draft(loop *l, int32_t *ret_guesses, uint32_t n) {
+    if (!l->can[BY_DRAFT] || !pays(l, BY_DRAFT)) return false;
+    uint32_t n_tokens = 0;
+    const int32_t *tokens = bt_lookup_tokens(l->lookup, &n_tokens);
+    l->can[BY_DRAFT] = bt_draft_guess(l->params->draft, tokens, n_tokens, ret_guesses, n);
+    return l->can[BY_DRAFT];
+}
+
 /* The token, and n guesses behind it, as one batch. false: there are none, or they are not worth it. */
-static bool draft(const loop *l, int32_t token, uint32_t n, int32_t *ret_batch) {
+static bool guess(loop *l, int32_t token, uint32_t n, int32_t *ret_batch, guesser *ret_by) {
     uint32_t n_used = bt_session_n_used(l->session);
     if (!l->lookup || n == 0 || l->n_left <= n || n_used + 1 + n > bt_session_n_ctx(l->session)) return false;
     if (n_used / CELLS != (n_used + n) / CELLS) return false; /* the first would see more cells than alone */
     ret_batch[0] = token;
-    return bt_speculation_pays(&l->speculation) && bt_lookup_draft(l->lookup, ret_batch + 1, n);
+    *ret_by = BY_LOOKUP;
+    if (guess_by_lookup(l, ret_batch + 1, n)) return true;
+    *ret_by = BY_DRAFT;
+    return guess_by_draft(l, ret_batch + 1, n);
+}
+
+static bool has_guessed(const loop *l) {
+    return l->speculations[BY_LOOKUP].n_drafts + l->speculations[BY_DRAFT].n_drafts > 0;
+}
+
+/* What a draft may lose before it is given up, in steps: 3 % of a text of 500 tokens. No pass counts for more than what
+ * is verified at most, so that a moment when the disk is slow does not decide. */
+#define LOST_STEPS 16u
+
+/* After a pass that gave so many tokens. Without the draft a step would wait less for the disk: by what would not be
+ * read, or not at all. */
+static void reconsider_draft(loop *l, uint64_t pass_ns, uint32_t n_tokens) {
+    const bt_speculation *s = &l->speculations[BY_DRAFT];
+    if (!l->can[BY_DRAFT] || l->params->always || s->step_ns == 0 || s->n_drafts == 0) return;
+    uint64_t saved_ns = bt_sat_mul_u64(s->step_ns, bt_draft_reads_256(l->params->draft)) / 256;
+    uint64_t off_ns = bt_sat_sub_u64(s->step_ns, bt_min_u64(saved_ns, l->wait_ns));
+    uint64_t worth_ns = bt_sat_mul_u64(off_ns, n_tokens);
+    pass_ns = bt_min_u64(pass_ns, bt_sat_add_u64(worth_ns, bt_sat_mul_u64(off_ns, BT_DRAFT_MAX + 1)));
+    l->lost_ns = bt_sat_sub_u64(bt_sat_add_u64(l->lost_ns, pass_ns), worth_ns);
+    if (l->lost_ns <= bt_sat_mul_u64(off_ns, LOST_STEPS) || bt_speculation_holds(s, off_ns)) return;
+    bt_draft_give_up(l->params->draft);
+    l->can[BY_DRAFT] = false;
 }
 
 /* One pass of one token. */
 static bt_status step(loop *l, int32_t token, int32_t *ret_next, bt_error *err) {
-    uint64_t start_ns = bt_os_now_ns();
+    uint64_t start_ns = bt_os_now_ns(), waited_ns = bt_session_wait_ns(l->session);
     BT_TRY(bt_session_decode(l->session, &token, 1, NULL, err));
     *ret_next = sample(l, -1);
-    bt_speculation_note_step(&l->speculation, bt_os_now_ns() - start_ns);
+    l->wait_ns = bt_session_wait_ns(l->session) - waited_ns;
+    for (int by = 0; by < N_GUESSERS; by++)
+        bt_speculation_note_step(&l->speculations[by], bt_os_now_ns() - start_ns);
     return BT_OK;
 }
 
-/* One pass of a token and n guesses: those that the sampler would have drawn are taken, as it would have drawn them.
- * *ret_next is the first it drew that was not guessed, and *ret_on false when an accepted one was the last. */
-static bt_status step_guessing(loop *l, const int32_t *batch, uint32_t n, int32_t *ret_next, bool *ret_on,
-                               bt_error *err) {
-    uint64_t start_ns = bt_os_now_ns();
+/* One pass of a token and n guesses, which were begun at start_ns: those that the sampler would have drawn are taken,
+ * as it would have drawn them. *ret_next is the first it drew that was not guessed, and *ret_on false when an accepted
+ * one was the last. */
+static bt_status step_guessing(loop *l, guesser by, uint64_t start_ns, const int32_t *batch, uint32_t n,
+                               int32_t *ret_next, bool *ret_on, bt_error *err) {
     uint32_t n_before = bt_session_n_used(l->session), n_right = 0;
     BT_TRY(bt_session_verify(l->session, batch, n + 1, err));
     *ret_next = sample(l, 0);
@@ -172,8 +226,17 @@ static bt_status step_guessing(loop *l, const int32_t *batch, uint32_t n, int32_
         if (!*ret_on) break;
         *ret_next = sample(l, (int32_t)++n_right);
     }
-    bt_speculation_note_draft(&l->speculation, n, n_right, bt_os_now_ns() - start_ns);
+    bt_speculation_note_draft(&l->speculations[by], n, n_right, bt_os_now_ns() - start_ns);
+    bt_speculation_note_other(&l->speculations[by == BY_LOOKUP ? BY_DRAFT : BY_LOOKUP]);
     return bt_session_take_back(l->session, n_before + 1 + n_right, err);
+}
+
+/* The draft reads what came before the first token, once: what that takes is no matter of a guess. */
+static void prepare_draft(loop *l, uint32_t n_guesses) {
+    uint32_t n_tokens = 0;
+    if (!l->lookup || !l->can[BY_DRAFT] || l->n_left <= n_guesses) return;
+    const int32_t *tokens = bt_lookup_tokens(l->lookup, &n_tokens);
+    l->can[BY_DRAFT] = bt_draft_follow(l->params->draft, tokens, n_tokens);
 }
 
 static bt_status sample_all(loop *l, bt_error *err) {
@@ -183,19 +246,25 @@ static bt_status sample_all(loop *l, bt_error *err) {
     ret->stop = BT_STOP_LENGTH;
     if (l->n_left == 0) return BT_OK;
     int32_t token = sample(l, -1);
+    guesser by = BY_LOOKUP;
     for (bool on = true; on && take(l, token);) {
         if (bt_session_n_used(l->session) >= bt_session_n_ctx(l->session)) {
             ret->stop = BT_STOP_CONTEXT;
             break;
         }
         if (ret->n_generated == LOOP_FIRST_TOKEN) l->second = loop_read(ret);
-        if (!draft(l, token, n, batch)) {
+        if (ret->n_generated == 1) prepare_draft(l, n);
+        uint64_t start_ns = bt_os_now_ns();
+        if (!guess(l, token, n, batch, &by)) {
             BT_TRY(step(l, token, &token, err));
+            reconsider_draft(l, bt_os_now_ns() - start_ns, 1);
             continue;
         }
-        bool first = l->speculation.drafted == 0; /* libllama makes room for more rows of logits, once */
-        BT_TRY(step_guessing(l, batch, n, &token, &on, err));
+        uint32_t n_before = ret->n_generated;
+        bool first = !has_guessed(l); /* libllama makes room for more rows of logits, once */
+        BT_TRY(step_guessing(l, by, start_ns, batch, n, &token, &on, err));
         if (first) l->second = loop_read(ret);
+        reconsider_draft(l, bt_os_now_ns() - start_ns, 1 + ret->n_generated - n_before);
     }
     if (l->second.n_tokens > 0) loop_note(&l->second, ret);
     return BT_OK;
@@ -204,6 +273,8 @@ static bt_status sample_all(loop *l, bt_error *err) {
 /* Without room for it, or where tokens cannot be taken back, nothing is guessed. */
 static void open_lookup(loop *l, const int32_t *prompt, uint32_t n_prompt) {
     const bt_generate_params *params = l->params;
+    l->can[BY_LOOKUP] = params->looks_up;
+    l->can[BY_DRAFT] = params->draft != NULL;
     if (params->n_draft == 0 || !bt_session_goes_back(l->session)) return;
     l->lookup = bt_lookup_open(bt_session_n_ctx(l->session) + 1);
     if (!l->lookup) return;
@@ -230,8 +301,10 @@ bt_status bt_generate(bt_session *session, const int32_t *prompt, uint32_t n_pro
     ret->prompt_ns = prompt_end_ns - l.start_ns;
     if (status == BT_OK) status = sample_all(&l, err);
     ret->decode_ns = bt_os_now_ns() - prompt_end_ns;
-    ret->n_drafted = l.speculation.drafted;
-    ret->n_accepted = l.speculation.accepted;
+    for (int i = 0; i < N_GUESSERS; i++) {
+        ret->n_drafted += l.speculations[i].drafted;
+        ret->n_accepted += l.speculations[i].accepted;
+    }
     bt_lookup_close(l.lookup);
     llama_sampler_free(l.sampler);
     return status;

@@ -2,6 +2,7 @@
  * generate.h: text from a session, with libllama's samplers. */
 #pragma once
 
+#include "engine/draft.h"
 #include "engine/session.h"
 
 typedef struct bt_sampling {
@@ -17,7 +18,10 @@ typedef struct bt_generate_params {
     bt_sampling sampling;
     int32_t n_predict; /* -1: to the context's end */
     bool ignore_eos;
-    uint32_t n_draft;      /* tokens guessed at once by lookup, at most BT_DRAFT_MAX; 0: none */
+    uint32_t n_draft;      /* tokens guessed at once, at most BT_DRAFT_MAX; 0: none */
+    bool looks_up;         /* guesses are looked up in what came before */
+    bt_draft *draft;       /* a model guesses, where nothing is found that does as well; NULL: none */
+    bool always;           /* for tests: guesses are made whatever they cost */
     const int32_t *before; /* [n_before] what stands in the context before the prompt: guesses come from it too */
     uint32_t n_before;
     /* Called with each token and its bytes (not terminated); false stops. */

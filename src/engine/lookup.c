@@ -49,6 +49,11 @@ void bt_lookup_add(bt_lookup *lookup, const int32_t *tokens, uint32_t n) {
     lookup->n += n;
 }
 
+const int32_t *bt_lookup_tokens(const bt_lookup *lookup, uint32_t *ret_n) {
+    *ret_n = lookup->n;
+    return lookup->tokens;
+}
+
 /* How many tokens before end equal those before the end of all, at most MATCH_MAX. */
 static uint32_t match_length(const bt_lookup *lookup, uint32_t end) {
     uint32_t n = 0;

@@ -255,6 +255,7 @@ struct bt_pricer {
 
 static int end(bt_pricer *pricer) {
     int state = 0;
+    (void)shutdown(pricer->socket, SHUT_RDWR); /* the child of another pricer may hold a copy of this end */
     (void)close(pricer->socket);
     pricer->socket = -1;
     while (waitpid(pricer->pid, &state, 0) < 0 && errno == EINTR)

@@ -144,6 +144,12 @@ uint64_t bt_session_passes(const bt_session *session) {
     return session->n_passes;
 }
 
+uint64_t bt_session_wait_ns(bt_session *session) {
+    bt_device_stats stats;
+    bt_device_stats_read(bt_engine_device(session->engine), &stats);
+    return stats.wait_ns;
+}
+
 void bt_session_clear(bt_session *session) {
     llama_memory_clear(llama_get_memory(session->context), true);
     session->n_used = 0;

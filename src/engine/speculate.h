@@ -8,15 +8,23 @@
  * (device.h, BT_TOKEN_BY_TOKEN_MAX). */
 #define BT_DRAFT_MAX 6u
 
+/* Of the drafts of one kind. */
 typedef struct bt_speculation {
-    uint64_t step_ns;       /* of a pass of one token, lately; 0: not known */
-    uint64_t draft_ns;      /* of a pass with a draft, lately */
-    uint32_t accepted_256;  /* tokens of a draft that were right, lately, times 256 */
-    uint32_t n_steps_since; /* single steps since the last draft */
-    uint64_t drafted, accepted;
+    uint64_t step_ns;                  /* of a pass of one token, lately; 0: not known */
+    uint64_t draft_ns;                 /* of a pass with a draft, and of making it, lately */
+    uint32_t accepted_256;             /* tokens of a draft that were right, lately, times 256 */
+    uint32_t n_passes_since;           /* without a draft of this kind since the last one */
+    uint32_t n_drafts, n_drafts_since; /* ever, and since the last pass of one token */
+    uint64_t drafted, accepted;        /* tokens */
 } bt_speculation;
 
-/* A draft is at hand: is it worth it? */
+/* A draft is at hand, or can be made: is it worth it? */
 bool bt_speculation_pays(const bt_speculation *s);
+/* Both pay, and a draft of this kind is at hand: should it be this one? */
+bool bt_speculation_beats(const bt_speculation *s, const bt_speculation *other);
+/* Nothing of what is known says that steps of off_ns each, without drafts of this kind, bring more tokens for a time.
+ */
+bool bt_speculation_holds(const bt_speculation *s, uint64_t off_ns);
 void bt_speculation_note_step(bt_speculation *s, uint64_t ns);
 void bt_speculation_note_draft(bt_speculation *s, uint32_t n_drafted, uint32_t n_accepted, uint64_t ns);
+void bt_speculation_note_other(bt_speculation *s); /* a pass had a draft of another kind */

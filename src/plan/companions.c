@@ -2,7 +2,7 @@
  *
  * companions.c: prices of what stands beside the model in the same pool, as lines of its own.
  *
- *   draft    weights   all of them, resident          mmproj   weights   all of them, resident
+ *   draft    weights   all of them, in whole pages    mmproj   weights   all of them, resident
  *            kv        its blocks x the context that            encode    the most that encoding the largest
  *                      the search chooses                                 picture takes
  *            compute   graph and logits, and the rows
@@ -70,9 +70,7 @@ bool bt_plan_has_line(const bt_plan *plan, bt_line line) {
 }
 
 uint64_t bt_companions_held_bytes(const bt_costs *costs) {
-    uint64_t sum =
-        bt_sat_add_u64(costs->line[BT_LINE_DRAFT_WEIGHTS].fixed_bytes, costs->line[BT_LINE_DRAFT_VOCAB].fixed_bytes);
-    return bt_sat_add_u64(sum, costs->line[BT_LINE_MMPROJ_WEIGHTS].fixed_bytes);
+    return costs->line[BT_LINE_MMPROJ_WEIGHTS].fixed_bytes;
 }
 
 static void fix(bt_costs *costs, bt_line line, uint64_t bytes, bt_source source) {
@@ -150,6 +148,24 @@ static bool cost_fits(const bt_cost *cost) {
            cost->per_window_bytes != UINT64_MAX && cost->floor_bytes != UINT64_MAX;
 }
 
+/* As they are pinned: each unit with the margins of its pages, small tensors each at a multiple of 64. */
+static uint64_t pinned_bytes(const bt_facts *draft) {
+    uint64_t sum = draft->weight_bytes;
+    for (uint32_t u = 0; u < draft->n_units; u++)
+        sum = bt_sat_add_u64(sum, bt_sat_sub_u64(draft->units[u].image_bytes, draft->units[u].bytes));
+    uint64_t margins = UINT64_C(64) * draft->n_tensors + BT_PAGE_BYTES;
+    return draft->small_bytes > 0 ? bt_sat_add_u64(sum, margins) : sum;
+}
+
+/* While the draft's vocabulary is built, the model's is there. own: the draft alone, with the process. */
+static uint64_t load_peak(const bt_costs *costs, const bt_costs *own) {
+    static const bt_line held[] = {BT_LINE_VOCAB, BT_LINE_METADATA, BT_LINE_OUTPUT_NORM};
+    uint64_t sum = own->load_peak_bytes;
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        sum = bt_sat_add_u64(sum, costs->line[held[i]].fixed_bytes);
+    return bt_max_u64(costs->load_peak_bytes, sum);
+}
+
 bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, const bt_wishes *wishes,
                                  const bt_base_costs *base, bt_costs *costs, bt_error *err) {
     if (!draft->kv_known)
@@ -168,12 +184,13 @@ bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, c
     keep_window(&own, costs, &kv);
     keep_window(&own, costs, &compute);
     uint64_t vocab = bt_sat_add_u64(own.line[BT_LINE_VOCAB].fixed_bytes, own.line[BT_LINE_METADATA].fixed_bytes);
-    fix(costs, BT_LINE_DRAFT_WEIGHTS, draft->weight_bytes, BT_SOURCE_TENSOR);
+    uint64_t weights = pinned_bytes(draft);
+    fix(costs, BT_LINE_DRAFT_WEIGHTS, weights, BT_SOURCE_TENSOR);
     fix(costs, BT_LINE_DRAFT_VOCAB, vocab, BT_SOURCE_FORMULA);
     costs->line[BT_LINE_DRAFT_KV] = kv;
     costs->line[BT_LINE_DRAFT_COMPUTE] = compute;
-    uint64_t held = bt_sat_add_u64(draft->weight_bytes, vocab);
-    costs->load_peak_bytes = bt_sat_add_u64(costs->load_peak_bytes, held);
+    uint64_t held = bt_sat_add_u64(weights, vocab);
+    costs->load_peak_bytes = load_peak(costs, &own);
     bool fits = cost_fits(&kv) && cost_fits(&compute) && held != UINT64_MAX && costs->load_peak_bytes != UINT64_MAX;
     return fits ? BT_OK : too_large(err);
 }

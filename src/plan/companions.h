@@ -14,7 +14,8 @@
 /* Does the draft speak the model's tokens? BT_E_ARG code "draft_vocab", naming both, when it does not. */
 BT_MUST_CHECK bt_status bt_companion_draft_check(const bt_facts *model, const bt_facts *draft, bt_error *err);
 /* Adds the draft's lines to the model's prices of one micro-batch, and what the model itself needs more to check
- * drafted tokens. The draft's KV follows the context that is chosen. base: of the draft.
+ * drafted tokens. The draft's KV follows the context that is chosen. base: of the draft. The draft is loaded when the
+ * model's vocabulary is there, before any weights.
  * returns BT_OK; BT_E_UNSUPPORTED code "draft_kv" when its KV cannot be priced; BT_E_LIMIT on overflow. */
 BT_MUST_CHECK bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, const bt_wishes *wishes,
                                                const bt_base_costs *base, bt_costs *costs, bt_error *err);
@@ -43,8 +44,7 @@ BT_MUST_CHECK bt_status bt_encode_peak_bytes(const bt_projector *projector, cons
 BT_MUST_CHECK bt_status bt_companion_mmproj_add(const bt_projector *projector, const bt_encode_ask *ask,
                                                 bt_costs *costs, bt_error *err);
 
-/* Bytes of all companions that are there once they are loaded, whatever the context: what loading the model is added
- * to. */
+/* Bytes of companions that are there before the model is loaded: what that is added to. */
 uint64_t bt_companions_held_bytes(const bt_costs *costs);
 /* The line belongs to a draft or to a projector. */
 bool bt_line_is_draft(bt_line line);

@@ -73,6 +73,7 @@ bool bt_json_choice(bt_json_in *in, const json_t *object, const char *key, const
 extern const char *const bt_pool_kind_names[5];
 extern const char *const bt_pool_state_names[4];
 extern const char *const bt_choice_names[3];
+extern const char *const bt_speculate_names[4];
 extern const char *const bt_io_names[3];
 extern const char *const bt_policy_names[2];
 extern const char *const bt_rope_scaling_names[4];

@@ -61,7 +61,7 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     put_count_or_null(out, w, "buffers", wishes->n_buffers);
     bt_json_put_text(out, w, "stream_head", bt_choice_names[wishes->stream_head]);
     bt_json_put_text(out, w, "elastic", bt_choice_names[wishes->elastic]);
-    bt_json_put_text(out, w, "speculate", bt_choice_names[wishes->speculate]);
+    bt_json_put_text(out, w, "speculate", bt_speculate_names[wishes->speculate]);
     put_count_or_null(out, w, "draft_tokens", wishes->n_draft);
     bt_json_put_text(out, w, "repack", bt_choice_names[wishes->repack]);
     bt_json_put_text(out, w, "policy", bt_policy_names[wishes->policy]);

@@ -84,7 +84,7 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "buffers", SLOT_MAX, &w->n_buffers);
     w->stream_head = (bt_choice)word(in, o, "stream_head", bt_choice_names, 3);
     w->elastic = (bt_choice)word(in, o, "elastic", bt_choice_names, 3);
-    w->speculate = (bt_choice)word(in, o, "speculate", bt_choice_names, 3);
+    w->speculate = (bt_speculate)word(in, o, "speculate", bt_speculate_names, 4);
     (void)bt_json_u32_or_0(in, o, "draft_tokens", DRAFT_MAX, &w->n_draft);
     w->repack = (bt_choice)word(in, o, "repack", bt_choice_names, 3);
     w->policy = (bt_policy)word(in, o, "policy", bt_policy_names, 2);

@@ -125,7 +125,11 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
     bool lowered = !plan->exact && plan->wishes.n_ubatch == 0 && plan->n_ubatch < DEFAULT_UBATCH;
     bt_row(out, "Batch, micro-batch", "%u, %u%s%s%s", plan->n_batch, plan->n_ubatch, lowered ? " (lowered " : "",
            lowered ? why : "", lowered ? ": last digits may differ from llama.cpp's)" : "");
-    if (plan->n_draft > 0) bt_row(out, "Guessed tokens", "up to %u at once, from what repeats", plan->n_draft);
+    bool drafts = plan->draft.file[0] != '\0';
+    const char *from = !drafts                                        ? "from what repeats"
+                       : plan->wishes.speculate == BT_SPECULATE_DRAFT ? "by the draft model"
+                                                                      : "from what repeats, or by the draft model";
+    if (plan->n_draft > 0) bt_row(out, "Guessed tokens", "up to %u at once, %s", plan->n_draft, from);
     bt_row(out, "Sequences, threads", "%u, %u", plan->n_parallel, plan->n_threads);
     if (plan->n_parallel > 1) {
         bt_row(out, "Context of each", "%u guaranteed, of %u in all", plan->n_ctx / plan->n_parallel, plan->n_ctx);

@@ -10,6 +10,7 @@
 const char *const bt_pool_kind_names[5] = {"host", "gpu", "igpu", "rpc", "accel"};
 const char *const bt_pool_state_names[4] = {"absent", "reported", "failed", "unlimited"};
 const char *const bt_choice_names[3] = {"auto", "on", "off"};
+const char *const bt_speculate_names[4] = {"auto", "off", "ngram", "draft"};
 const char *const bt_io_names[3] = {"auto", "direct", "buffered"};
 const char *const bt_policy_names[2] = {"ctx", "speed"};
 const char *const bt_rope_scaling_names[4] = {"model", "none", "linear", "yarn"};

@@ -127,11 +127,81 @@ static void test_dear_drafts(void **state) {
     assert_true(bt_speculation_pays(&s));
 }
 
+/* A trial that costs little is made more often, so that no more than a 64th of the time goes to trials. */
+static void test_trials_by_cost(void **state) {
+    (void)state;
+    for (uint64_t cost_ns = 1100; cost_ns <= 9000; cost_ns += 700) {
+        bt_speculation s = {0};
+        uint64_t lost_ns = 0, steps_ns = 0;
+        for (uint32_t i = 0; i < 4000; i++) {
+            if (bt_speculation_pays(&s)) {
+                bt_speculation_note_draft(&s, 6, 0, cost_ns);
+                lost_ns += cost_ns - 1000;
+            } else {
+                bt_speculation_note_step(&s, 1000);
+                steps_ns += 1000;
+            }
+        }
+        assert_in_range(lost_ns * 64, steps_ns / 2, steps_ns + UINT64_C(64) * 3 * cost_ns);
+    }
+}
+
+/* Drafts without an end: the step is measured all the same. */
+static void test_steps_between(void **state) {
+    (void)state;
+    bt_speculation s = {0};
+    uint32_t n_steps = 0;
+    for (uint32_t i = 0; i < 1300; i++) {
+        if (bt_speculation_pays(&s)) {
+            bt_speculation_note_draft(&s, 6, 6, 1500);
+        } else {
+            bt_speculation_note_step(&s, 1000);
+            n_steps++;
+        }
+        if (i == 1) assert_false(bt_speculation_pays(&s)); /* two on trust, then a step */
+    }
+    assert_in_range(n_steps, 10, 12);
+}
+
+/* Of two kinds the one that brings more for its time, and the other now and then. */
+static void test_two_kinds(void **state) {
+    (void)state;
+    bt_speculation lookup = {0}, model = {0};
+    assert_true(bt_speculation_beats(&lookup, &model)); /* nothing is known */
+    bt_speculation_note_step(&lookup, 1000);
+    bt_speculation_note_step(&model, 1000);
+    for (uint32_t i = 0; i < 4; i++) {
+        bt_speculation_note_draft(&lookup, 6, 1, 1000);
+        bt_speculation_note_draft(&model, 6, 5, 1500);
+    }
+    assert_true(bt_speculation_pays(&lookup) && bt_speculation_pays(&model));
+    assert_false(bt_speculation_beats(&lookup, &model)); /* 2 tokens in 1000, 6 in 1500 */
+    assert_true(bt_speculation_beats(&model, &lookup));
+    for (uint32_t i = 0; i < 64; i++)
+        bt_speculation_note_other(&lookup);
+    assert_true(bt_speculation_beats(&lookup, &model));
+}
+
+/* Against steps that are cheaper because the draft's memory holds weights. */
+static void test_against_off(void **state) {
+    (void)state;
+    bt_speculation s = {0};
+    assert_true(bt_speculation_holds(&s, 1));
+    bt_speculation_note_step(&s, 1000);
+    for (uint32_t i = 0; i < 4; i++)
+        bt_speculation_note_draft(&s, 6, 2, 1200); /* 3 tokens: 400 each */
+    assert_true(bt_speculation_pays(&s));
+    assert_true(bt_speculation_holds(&s, 400));
+    assert_false(bt_speculation_holds(&s, 399));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_followed), cmocka_unit_test(test_nothing_followed),
-        cmocka_unit_test(test_full),          cmocka_unit_test(test_brute_force),
-        cmocka_unit_test(test_free_drafts),   cmocka_unit_test(test_dear_drafts),
+        cmocka_unit_test(test_trials_by_cost), cmocka_unit_test(test_steps_between),
+        cmocka_unit_test(test_two_kinds),      cmocka_unit_test(test_against_off),
+        cmocka_unit_test(test_what_followed),  cmocka_unit_test(test_nothing_followed),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_brute_force),
+        cmocka_unit_test(test_free_drafts),    cmocka_unit_test(test_dear_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

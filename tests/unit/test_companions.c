@@ -136,9 +136,23 @@ static void test_draft_lines(void **state) {
     assert_int_equal(line_at(8192, BT_LINE_DRAFT_VOCAB), ledger.bytes[BT_LINE_VOCAB] + ledger.bytes[BT_LINE_METADATA]);
     for (int i = 0; i <= BT_LINE_STAGING; i++) /* and the model's own lines are as they were */
         assert_memory_equal(&costs.line[i], &alone.line[i], sizeof alone.line[i]);
-    uint64_t held = 70 * MIB + line_at(8192, BT_LINE_DRAFT_VOCAB);
-    assert_int_equal(costs.load_peak_bytes, alone.load_peak_bytes + held);
-    assert_int_equal(bt_companions_held_bytes(&costs), held);
+    /* it is loaded beside the model's vocabulary, when none of its weights are there */
+    uint64_t held = line_at(8192, BT_LINE_VOCAB) + line_at(8192, BT_LINE_METADATA) + line_at(8192, BT_LINE_OUTPUT_NORM);
+    assert_int_equal(costs.load_peak_bytes, own.load_peak_bytes + held);
+    assert_true(costs.load_peak_bytes > alone.load_peak_bytes);
+    assert_int_equal(bt_companions_held_bytes(&costs), 0);
+}
+
+/* Weights are pinned in whole pages. */
+static void test_draft_margins(void **state) {
+    (void)state;
+    bt_unit_facts units[2] = {{.bytes = 30 * MIB, .image_bytes = 30 * MIB + 4096},
+                              {.bytes = 39 * MIB, .image_bytes = 39 * MIB + 8192}};
+    draft.units = units;
+    draft.n_units = 2;
+    draft.small_bytes = MIB;
+    assert_int_equal(bt_companion_draft_add(&target, &draft, &wishes, &base, &costs, NULL), BT_OK);
+    assert_int_equal(line_at(8192, BT_LINE_DRAFT_WEIGHTS), 70 * MIB + 4096 + 8192 + 4096);
 }
 
 /* Windows of the draft are priced exactly where the model has none, and never below what they take. */
@@ -318,6 +332,7 @@ int main(void) {
         cmocka_unit_test_setup(test_vocabulary, setup),
         cmocka_unit_test_setup(test_padded_vocabulary, setup),
         cmocka_unit_test_setup(test_draft_lines, setup),
+        cmocka_unit_test_setup(test_draft_margins, setup),
         cmocka_unit_test_setup(test_draft_windows, setup),
         cmocka_unit_test_setup(test_draft_errors, setup),
         cmocka_unit_test_setup(test_draft_in_a_plan, setup),
