@@ -17,6 +17,7 @@ import tempfile
 
 import contract
 import harness
+import schema
 import taller
 
 harness.require(harness.SMOLLM2, harness.GEMMA3)
@@ -63,7 +64,8 @@ def check_greedy(tall, draft):
                  "which is another file")
     checks.check(drafted >= 24 and accepted > 0.8 * drafted, f"greedy: {accepted} of {drafted} guesses are right")
     checks.check(2 * measured["passes"] < before["passes"], f"greedy: {measured['passes']} passes, not {before['passes']}")
-    # the draft takes the place of pins, and still less is read for the text
+    errors = schema.check("stats", stats)
+    checks.check(not errors, f"the statistics as docs/schema has them: {errors[:5]}")
     lines = {line["name"]: line for line in measured["lines"]}
     weights = lines["host/draft.weights"]
     checks.check(0.95 * weights["planned_bytes"] < weights["peak_bytes"] <= weights["planned_bytes"],
