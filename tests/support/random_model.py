@@ -174,7 +174,7 @@ FAMILIES = {
     "qwen2": Family(qkv_bias=True),
     "qwen3": Family(free_heads=True, qk_norm="head"),
     "qwen3moe": Family(free_heads=True, qk_norm="head", experts=True),
-    "olmoe": Family(qk_norm="all", experts=True, tied=False),
+    "olmoe": Family(qk_norm="all", experts=True, own_kv_heads=False, tied=False),
     "gpt-oss": Family(free_heads=True, qkv_bias=True, out_bias=True, windows=True, experts=True, expert_bias=True,
                       sinks=True, ffn_norm=False, tied=False),
     "gemma2": Family(free_heads=True, post_norms=True, windows=True, tied=True),

@@ -94,7 +94,7 @@ def case_10():
     checks.check(weights > in_experts, "case 10: not all experts are counted")
     table = next(x["bytes"] for x in document["placement"] if x["unit"] == "token_embd")
     equal(10, "working set", working, weights - table - in_experts + in_experts * 8 // 256)
-    held = sum(line(document, name) for name in ("pinned", "head", "output_norm", "embeddings"))
+    held = sum(line(document, name) for name in ("pinned", "experts", "head", "output_norm", "embeddings"))
     checks.check(held >= weights, f"case 10: {held} bytes held of {weights}")
     checks.check("8 of 256 used" in run("plan", experts, "-c", 4096).stdout.decode(), "case 10: the text does not say it")
 
