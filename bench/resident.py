@@ -74,6 +74,9 @@ def main():
     options = parser.parse_args()
     if not (kit.harness.LLAMA_BIN / "llama-bench").exists():
         kit.skip("llama-bench was not built (`make bench` does it)")
+    unknown = [name for name in options.models.split(",") if name not in quantized.SOURCES]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: not one of {', '.join(quantized.SOURCES)}")
     found = kit.begin(options, kit.MODELS)
     found.update(prompt=options.prompt, tokens=options.tokens, rows=[])
     if not options.json:

@@ -9,6 +9,8 @@
              budget and 16 MiB, cold
   loading    at 75 %: seconds to load what is pinned by what the reader alone would take to read it, cold
 
+Reads are direct unless --io says otherwise: what the page cache gives is not the disk.
+
 In each round all that is compared runs once, one after the other; figures are medians with the least and the most."""
 
 import json
@@ -22,7 +24,7 @@ MB = 1e6
 
 
 def common(options):
-    return ["-p", options.prompt, "-n", options.tokens, "-t", options.threads]
+    return ["-p", options.prompt, "-n", options.tokens, "-t", options.threads, "--io", options.io]
 
 
 def budget_at(options, percent):
@@ -150,6 +152,7 @@ PARTS = {"budgets": (budgets, show_budgets), "sequences": (sequences, show_seque
 
 def main():
     parser = kit.parser(__doc__)
+    parser.add_argument("--io", default="direct", choices=("direct", "auto", "buffered"), help="of burthen")
     parser.add_argument("--prompt", type=int, default=64, help="tokens before those that are timed")
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--words", type=int, default=400, help="of the long prompt")
