@@ -17,6 +17,7 @@
 #include "cli/kept.h"
 #include "engine/price.h"
 #include "plan/plan.h"
+#include "probe/disk.h"
 #include "probe/probe.h"
 #include "probe/reservations.h"
 
@@ -28,9 +29,11 @@
 #define PLAN_TRIES_MAX   8u
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
 #define ARENA_BLOCK      (64u << 10)
-#define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
-#define SENTENCE_BYTES   4096                 /* what the log takes */
-#define BAR_AFTER_NS     UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
+#define REPORT_MAX_BYTES (1u << 20)            /* a plan's text is some kilobytes; its JSON grows with the units */
+#define LEARN_BYTES      (UINT64_C(256) << 20) /* what a trial of the disk reads at the most (store/disk_speed.c) */
+#define LEARN_PER_CENT   10                    /* runs differ by as much */
+#define SENTENCE_BYTES   4096                  /* what the log takes */
+#define BAR_AFTER_NS     UINT64_C(2000000000)  /* docs/interfaces.md: progress on loading over 2 s */
 
 /* ---- signals ---- */
 
@@ -572,6 +575,18 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_text_done(&text);
 }
 
+/* A disk was tried out at some moment, perhaps a busy one: what a long run read faster since is remembered instead. */
+static void learn_disk(const bt_running *running, const bt_measured *measured) {
+    bt_disk disk = running->machine.disk;
+    bool is_long = measured->streamed_bytes >= LEARN_BYTES && measured->cached_bytes == 0;
+    double known = (double)disk.bytes_per_s;
+    if (running->options->machine_file || disk.depth == 0 || !is_long) return;
+    if (measured->read_bytes_per_s * 100 <= known * (100 + LEARN_PER_CENT)) return;
+    disk.bytes_per_s = (uint64_t)measured->read_bytes_per_s;
+    bt_disk_keep(&disk);
+}
+
 void bt_running_keep(const bt_running *running, const bt_measured *measured) {
+    learn_disk(running, measured);
     bt_kept_write(&running->plan, running->facts, &running->machine, measured);
 }

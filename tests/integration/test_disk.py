@@ -118,7 +118,23 @@ def try_memory():
         checks.check("weights stream from" in stderr and "at 90 MB/s" in stderr, f"a slow disk is not named: {stderr[-500:]}")
 
 
+def try_learning():
+    """A speed that was measured at a bad moment gives way to what a long run reads."""
+    with tempfile.TemporaryDirectory() as folder:
+        state = pathlib.Path(folder) / "state"
+        run("-n", 2, "--io", "direct", state=state)
+        kept = next(state.glob("disk-*"))
+        kept.write_text("burthen-disk 1\n16 524288 1000000\n")
+        run("--io", "direct", state=state)
+        words = kept.read_text().split()
+        checks.check(words[2:4] == ["16", "524288"] and int(words[4]) > 10_000_000, f"learned: {words}")
+        kept.write_text("burthen-disk 1\n16 524288 999000000000\n")
+        run("--io", "direct", state=state)
+        checks.check(kept.read_text().split()[4] == "999000000000", "a slower run is taken for the disk")
+
+
 try_ways()
+try_learning()
 try_limited()
 try_memory()
 checks.end()
