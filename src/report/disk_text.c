@@ -43,6 +43,7 @@ void bt_report_disk_row(const bt_plan *plan, bt_text *out) {
     if (disk->depth > 0) bt_text_addf(&value, ", %u reads of %s at once", disk->depth, BT_SIZE(disk->request_bytes));
     if (plan->page_cache) bt_text_add(&value, "; the page cache where that is faster");
     bt_row(out, "Disk input", "%s", bt_text_str(&value));
+    out->failed = out->failed || value.failed;
     bt_text_done(&value);
 }
 

@@ -19,6 +19,7 @@ static void add_pool(bt_text *out, const bt_pool *pool) {
     bt_text_addf(out, "  %-10s %-6s %-10s %12s %12s", bt_text_str(&name), bt_pool_kind_names[pool->kind],
                  bt_pool_state_names[pool->state], reported ? BT_SIZE(pool->free_bytes) : "unknown",
                  reported ? BT_SIZE(pool->total_bytes) : "unknown");
+    out->failed = out->failed || name.failed;
     bt_text_done(&name);
     if (pool->limit.known) bt_text_addf(out, "  limit %s", BT_SIZE(pool->limit.value));
     if (pool->limit.known && pool->limit_source[0]) {
@@ -102,6 +103,7 @@ static void add_disk(bt_text *out, const bt_disk *disk) {
     if (disk->depth > 0)
         bt_text_addf(&value, ", read best with %u requests of %s", disk->depth, BT_SIZE(disk->request_bytes));
     bt_row(out, "Disk", "%s", bt_text_str(&value));
+    out->failed = out->failed || value.failed;
     bt_text_done(&value);
 }
 

@@ -166,12 +166,13 @@ static void test_readers(void **state) {
 
 static void test_text(void **state) {
     (void)state;
-    for (uint64_t k = 0; k < 100; k++) {
+    for (uint64_t k = 0; k < 200; k++) {
         bt_text text;
         bt_text_init(&text, 1u << 16);
         bt_fault_arm(k, false);
         bt_report_plan_text(&fixture.plan, &fixture.facts, &text);
         bt_report_facts_text(&fixture.facts, &text);
+        bt_report_machine_text(&fixture.machine, &text);
         bt_bench_text(&bench, "m", &text);
         bt_bench_svg(&bench, "m", &text);
         bool hit = bt_fault_disarm();
