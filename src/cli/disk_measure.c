@@ -38,29 +38,21 @@ static bt_status find_file(const char *asked, char path[PATH_MAX], struct stat *
     for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
         try_entry(asked, entry->d_name, ret, path);
     (void)closedir(folder);
+    if (ret->st_size == 0)
+        return bt_fail(err, BT_E_IO, "disk_speed", BT_MEASURE_NONE, 0, 0,
+                       "the disk cannot be measured with %s: there is no file in it", asked);
     return BT_OK;
 }
 
-static bt_status measure(char *path, const struct stat *st, bt_machine *machine, bt_error *err) {
+static bt_status measure(const char *path, const struct stat *st, bt_machine *machine, bt_error *err) {
     bt_shard shard = {.path = path,
                       .file_bytes = (uint64_t)st->st_size,
                       .device = (uint64_t)st->st_dev,
                       .inode = (uint64_t)st->st_ino,
                       .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec};
     const bt_facts facts = {.shards = &shard, .n_shards = 1};
-    bt_store store;
     bt_disk_speed speed = {0};
-    BT_TRY(bt_store_open(&facts, BT_IO_DIRECT, &store, err));
-    void *buffer = bt_os_reserve(BT_DISK_SPEED_BUFFER_BYTES);
-    bool measured = buffer && bt_disk_speed_measure(&store, BT_READER_AUTO, buffer, &speed);
-    if (buffer) (void)bt_os_unreserve(buffer, BT_DISK_SPEED_BUFFER_BYTES);
-    bool direct = store.direct;
-    bt_store_close(&store);
-    if (!measured)
-        return bt_fail(err, BT_E_IO, "disk_speed", BT_MEASURE_BYTES, BT_DISK_SPEED_FILE_MIN_BYTES, shard.file_bytes,
-                       "the disk cannot be measured with %s: %s", path,
-                       direct ? "a file of 16 MiB or more that can be read is wanted"
-                              : "its file system does not read past the page cache");
+    BT_TRY(bt_disk_speed_of(&facts, &speed, err));
     bt_disk *disk = &machine->disk;
     disk->depth = speed.depth;
     disk->request_bytes = speed.request_bytes;

@@ -36,17 +36,6 @@ typedef struct speeds {
     uint64_t compute_bytes_per_s; /* 0: not measured */
 } speeds;
 
-/* ---- disk ---- */
-
-static void measure_disk(const bt_facts *facts, bt_disk_speed *ret) {
-    bt_store store;
-    if (bt_store_open(facts, BT_IO_DIRECT, &store, NULL) != BT_OK) return;
-    void *buffer = bt_os_reserve(BT_DISK_SPEED_BUFFER_BYTES);
-    if (buffer) (void)bt_disk_speed_measure(&store, BT_READER_AUTO, buffer, ret);
-    if (buffer) (void)bt_os_unreserve(buffer, BT_DISK_SPEED_BUFFER_BYTES);
-    bt_store_close(&store);
-}
-
 /* ---- compute ---- */
 
 static enum ggml_type common_type(const bt_facts *facts) {
@@ -108,7 +97,7 @@ typedef struct wanted {
 
 _Noreturn static void child(const bt_facts *facts, const wanted *want, int out) {
     speeds found = {0};
-    if (want->disk) measure_disk(facts, &found.disk);
+    if (want->disk && bt_disk_speed_of(facts, &found.disk, NULL) != BT_OK) found.disk = (bt_disk_speed){0};
     if (want->compute) found.compute_bytes_per_s = measure_compute(facts, want->n_threads);
     _exit(write(out, &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1);
 }

@@ -13,6 +13,7 @@
  * bound is that buffer, in a process that may run under a limit. */
 #include "store/disk_speed.h"
 
+#include "base/error.h"
 #include "base/os.h"
 #include "base/size.h"
 
@@ -123,4 +124,19 @@ bool bt_disk_speed_measure(const bt_store *store, bt_reader_kind kind, void *buf
     }
     choose(&t, n_rounds, ret);
     return ret->bytes_per_s > 0;
+}
+
+bt_status bt_disk_speed_of(const bt_facts *facts, bt_disk_speed *ret, bt_error *err) {
+    bt_store store;
+    BT_TRY(bt_store_open(facts, BT_IO_DIRECT, &store, err));
+    void *buffer = bt_os_reserve(BT_DISK_SPEED_BUFFER_BYTES);
+    bool measured = buffer && bt_disk_speed_measure(&store, BT_READER_AUTO, buffer, ret);
+    if (buffer) (void)bt_os_unreserve(buffer, BT_DISK_SPEED_BUFFER_BYTES);
+    bool direct = store.direct;
+    bt_store_close(&store);
+    if (measured) return BT_OK;
+    return bt_fail(err, BT_E_IO, "disk_speed", BT_MEASURE_BYTES, BT_DISK_SPEED_FILE_MIN_BYTES,
+                   facts->shards[0].file_bytes, "the disk cannot be measured with %s: %s", facts->shards[0].path,
+                   direct ? "a file of 16 MiB or more that can be read is wanted"
+                          : "its file system does not read past the page cache");
 }

@@ -24,3 +24,6 @@ typedef struct bt_disk_speed {
  * buffer: page-aligned, BT_DISK_SPEED_BUFFER_BYTES. false: nothing can be said (the file is too short or cannot be
  * read directly: what the page cache gives is not the disk). */
 bool bt_disk_speed_measure(const bt_store *store, bt_reader_kind kind, void *buffer, bt_disk_speed *ret);
+/* The same of the first shard of these facts, with a store and a buffer for the time it takes. BT_E_IO, code
+ * "disk_speed", with the reason. */
+BT_MUST_CHECK bt_status bt_disk_speed_of(const bt_facts *facts, bt_disk_speed *ret, bt_error *err);

@@ -133,8 +133,22 @@ def try_learning():
         checks.check(kept.read_text().split()[4] == "999000000000", "a slower run is taken for the disk")
 
 
+def try_refusals():
+    """What cannot be measured says why, and ends with 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = pathlib.Path(folder) / "small"
+        small.write_bytes(bytes(4096))
+        empty = pathlib.Path(folder) / "empty"
+        empty.mkdir()
+        for path, words in ((small, "16 MiB"), (empty, "no file in it"), (empty / "gone", "cannot look at")):
+            result = harness.burthen("devices", "--disk", path)
+            checks.check(result.returncode == 1 and words in result.stderr.decode(),
+                         f"{path.name}: {result.returncode}: {result.stderr.decode()}")
+
+
 try_ways()
 try_learning()
+try_refusals()
 try_limited()
 try_memory()
 checks.end()
