@@ -11,12 +11,12 @@ same by construction; the script checks it."""
 
 import json
 import pathlib
+import subprocess
 import tempfile
 
 from support import kit
 
-kit.sys.path.insert(0, str(kit.SOURCE / "tests/support"))
-import taller  # noqa: E402
+import taller  # noqa: E402  tests/support, whose path kit adds
 
 TEXT = ("The lighthouse keeper climbed the one hundred and twelve steps each evening at dusk. He carried a can of oil, a "
         "cloth, and a small brass lamp. At the top he wiped the glass, trimmed the wick, filled the reservoir, and lit the "
@@ -30,7 +30,7 @@ def run(options, model, budget, prompt, *args):
         stats = pathlib.Path(folder, "stats.json")
         command = [kit.BURTHEN, "run", model, "-p", prompt, "-n", options.tokens, "-c", 512, "-t", options.threads,
                    "--ignore-eos", "--greedy", "--io", options.io, "-q", "--ram-budget", budget, "--stats", stats, *args]
-        result = kit.subprocess.run([str(word) for word in command], capture_output=True, env=kit.harness.environment())
+        result = subprocess.run([str(word) for word in command], capture_output=True, env=kit.harness.environment())
         if result.returncode != 0:
             raise SystemExit(f"burthen failed: {result.stderr.decode(errors='replace')[-400:]}")
         return result.stdout, json.loads(stats.read_text())["measured"]

@@ -285,7 +285,8 @@ typedef struct bt_expert_block {
     uint32_t block;
     bt_expert_part parts[BT_EXPERT_PART_MAX]; /* gate, up (or both in one), down */
     uint32_t n_parts;
-    uint64_t slot_bytes; /* pages */
+    uint64_t expert_bytes; /* of one expert, all its parts */
+    uint64_t slot_bytes;   /* pages */
 } bt_expert_block;
 
 typedef struct bt_shard {

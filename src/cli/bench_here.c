@@ -92,11 +92,9 @@ static void describe(const bt_running *running, bt_bench *bench) {
     }
     for (uint32_t b = 0; b < facts->n_expert_blocks; b++) {
         uint64_t n_kept = plan->experts_shared ? 0 : plan->n_expert_slots + (b < plan->n_expert_extra);
-        for (uint32_t p = 0; p < facts->expert_blocks[b].n_parts; p++) {
-            uint64_t slice = facts->expert_blocks[b].parts[p].slice_bytes;
-            row->pinned_bytes = bt_sat_add_u64(row->pinned_bytes, n_kept * slice);
-            row->streamed_bytes = bt_sat_add_u64(row->streamed_bytes, (facts->n_expert - n_kept) * slice);
-        }
+        uint64_t expert_bytes = facts->expert_blocks[b].expert_bytes;
+        row->pinned_bytes = bt_sat_add_u64(row->pinned_bytes, n_kept * expert_bytes);
+        row->streamed_bytes = bt_sat_add_u64(row->streamed_bytes, (facts->n_expert - n_kept) * expert_bytes);
     }
 }
 

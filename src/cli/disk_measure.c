@@ -53,13 +53,8 @@ static bt_status measure(const char *path, const struct stat *st, bt_machine *ma
     const bt_facts facts = {.shards = &shard, .n_shards = 1};
     bt_disk_speed speed = {0};
     BT_TRY(bt_disk_speed_of(&facts, &speed, err));
-    bt_disk *disk = &machine->disk;
-    disk->depth = speed.depth;
-    disk->request_bytes = speed.request_bytes;
-    disk->bytes_per_s = speed.bytes_per_s;
     machine->disk_bytes_per_s = (bt_known){false, 0}; /* what was measured just now is the better one */
-    bt_disk_apply(machine);
-    bt_disk_keep(disk);
+    bt_disk_learn(machine, speed.depth, speed.request_bytes, speed.bytes_per_s);
     return BT_OK;
 }
 

@@ -36,7 +36,7 @@ bool bt_drafting_is_wanted(const bt_cli_options *options) {
     return options->draft_file && (how == BT_SPECULATE_AUTO || how == BT_SPECULATE_DRAFT);
 }
 
-bt_status bt_drafting_check(const bt_facts *facts, const bt_facts *draft, bt_error *err) {
+static bt_status check(const bt_facts *facts, const bt_facts *draft, bt_error *err) {
     BT_TRY(bt_companion_draft_check(facts, draft, err));
     if (draft->n_expert_blocks > 0)
         return bt_fail(err, BT_E_UNSUPPORTED, "draft_experts", BT_MEASURE_NONE, 0, 0,
@@ -44,6 +44,17 @@ bt_status bt_drafting_check(const bt_facts *facts, const bt_facts *draft, bt_err
     if (!draft->encoder && bt_kv_state_bytes(draft, 1) == 0) return BT_OK;
     return bt_fail(err, BT_E_UNSUPPORTED, "draft_state", BT_MEASURE_NONE, 0, 0,
                    "%.200s cannot be a draft: a %.40s model does not take tokens back", draft->path, draft->arch);
+}
+
+bt_status bt_drafting_open(const char *path, const bt_facts *facts, bt_facts **ret_draft, bt_error *err) {
+    bt_facts *draft = NULL;
+    BT_TRY(bt_facts_open(path, &draft, err));
+    bt_status status = check(facts, draft, err);
+    if (status == BT_OK)
+        *ret_draft = draft;
+    else
+        bt_facts_close(draft);
+    return status;
 }
 
 static const char *why_left_out(const bt_cli_options *options, const bt_facts *facts, const bt_plan *plan) {
@@ -76,14 +87,11 @@ bt_status bt_drafting_facts(const bt_cli_options *options, const bt_facts *facts
         return bt_fail(err, BT_E_ARG, "draft_missing", BT_MEASURE_NONE, 0, 0,
                        "the plan has the draft model %.200s: say where it is, with --draft", plan->draft.file);
     bt_facts *draft = NULL;
-    BT_TRY(bt_facts_open(options->draft_file, &draft, err));
-    bt_status status = bt_drafting_check(facts, draft, err);
-    if (status == BT_OK && strcmp(draft->header_sha256, plan->draft.header_sha256) != 0)
-        status = bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0,
-                         "the draft model %.200s is not the one that was planned for", options->draft_file);
-    if (status != BT_OK) {
+    BT_TRY(bt_drafting_open(options->draft_file, facts, &draft, err));
+    if (strcmp(draft->header_sha256, plan->draft.header_sha256) != 0) {
         bt_facts_close(draft);
-        return status;
+        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0,
+                       "the draft model %.200s is not the one that was planned for", options->draft_file);
     }
     *ret_facts = draft;
     return BT_OK;

@@ -10,13 +10,13 @@
 const char *bt_drafting_obstacle(const bt_wishes *wishes, const bt_facts *facts);
 /* A draft model is named, and nothing that was asked for speaks against it. */
 bool bt_drafting_is_wanted(const bt_cli_options *options);
-/* Can it be a draft of the model? As bt_companion_draft_check fails; BT_E_UNSUPPORTED, code "draft_state", when it
- * cannot take tokens back. */
-BT_MUST_CHECK bt_status bt_drafting_check(const bt_facts *facts, const bt_facts *draft, bt_error *err);
+/* Facts of a draft model that can guess for this one: BT_E_ARG, code "draft_vocab"; BT_E_UNSUPPORTED, codes
+ * "draft_state" and "draft_experts"; and as bt_facts_open. */
+BT_MUST_CHECK bt_status bt_drafting_open(const char *path, const bt_facts *facts, bt_facts **ret_draft, bt_error *err);
 /* A draft model is named and the plan has none that would run: a line that says why. Else nothing. */
 void bt_drafting_text(const bt_cli_options *options, const bt_facts *facts, const bt_plan *plan, bt_text *out);
 /* Facts of the draft that the plan has, if it is to run; NULL: it has none. BT_E_ARG, code "draft_missing", when the
  * options do not name its file; BT_E_STALE, code "plan_stale", when that is another one; as bt_facts_open and
- * bt_drafting_check fail. */
+ * bt_drafting_open fail. */
 BT_MUST_CHECK bt_status bt_drafting_facts(const bt_cli_options *options, const bt_facts *facts, const bt_plan *plan,
                                           bt_facts **ret_facts, bt_error *err);

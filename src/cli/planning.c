@@ -205,14 +205,7 @@ static bt_status make_problem(const bt_cli_options *options, const bt_facts *fac
 static bt_status open_draft(const bt_cli_options *options, const bt_facts *facts, bt_facts **ret_draft, bt_error *err) {
     *ret_draft = NULL;
     if (!bt_drafting_is_wanted(options)) return BT_OK;
-    bt_facts *draft = NULL;
-    BT_TRY(bt_facts_open(options->draft_file, &draft, err));
-    bt_status status = bt_drafting_check(facts, draft, err);
-    if (status == BT_OK)
-        *ret_draft = draft;
-    else
-        bt_facts_close(draft);
-    return status;
+    return bt_drafting_open(options->draft_file, facts, ret_draft, err);
 }
 
 /* Where a plan is refused with a draft model and not without, that is a change like any other. */

@@ -16,8 +16,8 @@
  *
  * Where there is a slot for each expert all are read at the start, and nothing is cut.
  *
- * Bounds: the work area of model/experts.h, the slots of store/experts.h. A router that names an expert that does not
- * exist, as one with NaN weights does, is an error. Left out: products of expert tensors in any other operation. */
+ * Bounds: the work area of bt_facts_expert_work, the slots of store/experts.h. A router that names an expert that does
+ * not exist, as one with NaN weights does, is an error. Left out: products of expert tensors in any other operation. */
 
 #include "device/internal.h"
 
@@ -74,8 +74,7 @@ static bt_status fill(bt_device *device, bt_device_progress progress, void *user
         if (facts->tensors[i].role == BT_ROLE_EXPERTS) f.all_bytes += facts->tensors[i].bytes;
     for (uint32_t b = 0; b < facts->n_expert_blocks; b++) {
         BT_TRY(bt_experts_read_all(device->moe.experts, b, show, &f, err));
-        for (uint32_t p = 0; p < facts->expert_blocks[b].n_parts; p++)
-            f.before_bytes += facts->expert_blocks[b].parts[p].slice_bytes * facts->n_expert;
+        f.before_bytes += facts->expert_blocks[b].expert_bytes * facts->n_expert;
     }
     return BT_OK;
 }

@@ -119,14 +119,8 @@ void bt_speed_measure(const bt_facts *facts, uint32_t n_threads, bt_machine *mac
     speeds found = {0};
     const wanted want = {machine->disk.depth == 0, !machine->memory_bytes_per_s.known, n_threads};
     if ((!want.disk && !want.compute) || !ask_child(facts, &want, &found)) return;
-    if (found.disk.bytes_per_s > 0) {
-        bt_disk *disk = &machine->disk;
-        disk->depth = found.disk.depth;
-        disk->request_bytes = found.disk.request_bytes;
-        disk->bytes_per_s = found.disk.bytes_per_s;
-        bt_disk_keep(disk);
-        bt_disk_apply(machine);
-    }
+    if (found.disk.bytes_per_s > 0)
+        bt_disk_learn(machine, found.disk.depth, found.disk.request_bytes, found.disk.bytes_per_s);
     if (want.compute && found.compute_bytes_per_s > 0)
         machine->memory_bytes_per_s = (bt_known){true, found.compute_bytes_per_s};
 }

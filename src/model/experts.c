@@ -40,6 +40,7 @@ static void add_part(bt_facts *facts, uint32_t tensor, bt_expert_block *block) {
     bt_expert_part *part = &block->parts[block->n_parts++];
     *part = (bt_expert_part){.tensor = tensor, .slice_bytes = t->bytes / facts->n_expert};
     part->slot_offset = block->slot_bytes;
+    block->expert_bytes = bt_sat_add_u64(block->expert_bytes, part->slice_bytes);
     /* With slices of whole pages each begins at the same place of its first page; others are moved to its start. */
     part->shift = part->slice_bytes % BT_PAGE_BYTES == 0 ? (uint32_t)(t->file_offset % BT_PAGE_BYTES) : 0;
     block->slot_bytes = bt_sat_add_u64(block->slot_bytes, region_bytes(part->slice_bytes));

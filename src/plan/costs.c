@@ -154,8 +154,7 @@ bt_status bt_costs_experts(const bt_facts *facts, bt_arena *arena, bt_problem *p
     for (uint32_t b = 0; b < n; b++) {
         const bt_expert_block *block = &facts->expert_blocks[b];
         slots[b] = block->slot_bytes;
-        for (uint32_t p = 0; p < block->n_parts; p++)
-            reads[b] = bt_sat_add_u64(reads[b], block->parts[p].slice_bytes);
+        reads[b] = block->expert_bytes;
     }
     problem->expert_slot_bytes = slots;
     problem->expert_read_bytes = reads;

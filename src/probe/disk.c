@@ -153,3 +153,11 @@ void bt_disk_apply(bt_machine *machine) {
     machine->disk_bytes_per_s = (bt_known){true, machine->disk.bytes_per_s};
     machine->disk_measured = true;
 }
+
+void bt_disk_learn(bt_machine *machine, uint32_t depth, uint32_t request_bytes, uint64_t bytes_per_s) {
+    machine->disk.depth = depth;
+    machine->disk.request_bytes = request_bytes;
+    machine->disk.bytes_per_s = bytes_per_s;
+    bt_disk_keep(&machine->disk);
+    bt_disk_apply(machine);
+}

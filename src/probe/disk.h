@@ -17,5 +17,7 @@ bool bt_disk_mount_source(const char *mountinfo, uint64_t mount_id, char *ret_pa
 bool bt_disk_recall(bt_disk *disk);
 /* Remember it for the next runs. Silent: where nothing can be kept it is measured again. */
 void bt_disk_keep(const bt_disk *disk);
+/* It was measured now: for this plan, and for the next runs. */
+void bt_disk_learn(bt_machine *machine, uint32_t depth, uint32_t request_bytes, uint64_t bytes_per_s);
 /* Forecasts stand on what was measured, unless the machine's file or the user gave a speed. */
 void bt_disk_apply(bt_machine *machine);

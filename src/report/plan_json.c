@@ -194,9 +194,8 @@ static void put_experts(bt_json_out *out, json_t *root, const bt_plan *plan, con
     json_t *experts = bt_json_put_object(out, root, "experts");
     uint64_t token_bytes = 0;
     for (uint32_t b = 0; b < facts->n_expert_blocks; b++)
-        for (uint32_t p = 0; p < facts->expert_blocks[b].n_parts; p++)
-            token_bytes = bt_sat_add_u64(
-                token_bytes, bt_sat_mul_u64(facts->expert_blocks[b].parts[p].slice_bytes, facts->n_expert_used));
+        token_bytes =
+            bt_sat_add_u64(token_bytes, bt_sat_mul_u64(facts->expert_blocks[b].expert_bytes, facts->n_expert_used));
     bt_json_put_u64(out, experts, "blocks", facts->n_expert_blocks);
     bt_json_put_u64(out, experts, "of_block", facts->n_expert);
     bt_json_put_u64(out, experts, "used", facts->n_expert_used);
