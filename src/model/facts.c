@@ -118,6 +118,16 @@ static bt_status check_vocab(bt_facts *f, const char *name, bt_error *err) {
                    table->ne[0], table->ne[1], f->n_embd, f->n_vocab);
 }
 
+/* What follows from the tensors and the shape: roles, experts, units and the sums of bytes. */
+static bt_status derive(const char *name, bt_arena *scratch, bt_facts *f, bt_error *err) {
+    bt_roles_fill(f);
+    BT_TRY(bt_experts_fill(f, f->arena, name, err));
+    BT_TRY(bt_units_fill(f, f->arena, scratch, name, err));
+    sum_bytes(f);
+    f->arena_bytes = bt_arena_bytes(f->arena);
+    return BT_OK;
+}
+
 static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_error *err) {
     bt_shard_set set;
     uint32_t n_block_all = 0;
@@ -132,12 +142,7 @@ static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_erro
     BT_TRY(check_blocks(f, first->name, err));
     BT_TRY(check_vocab(f, first->name, err));
     BT_TRY(bt_attention_fill(first, f, f->arena, err));
-    bt_roles_fill(f);
-    BT_TRY(bt_experts_fill(f, f->arena, first->name, err));
-    BT_TRY(bt_units_fill(f, f->arena, scratch, first->name, err));
-    sum_bytes(f);
-    f->arena_bytes = bt_arena_bytes(f->arena);
-    return BT_OK;
+    return derive(first->name, scratch, f, err);
 }
 
 bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err) {
