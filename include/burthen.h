@@ -210,6 +210,7 @@ typedef enum bt_tensor_role {
     BT_ROLE_HEAD,    /* output projection: its rows are the BT_KIND_HEAD units */
     BT_ROLE_TIED,    /* token embedding that is also the head: read by rows and as BT_KIND_HEAD units, held once */
     BT_ROLE_UNUSED,  /* in the file, not loaded (MTP blocks) */
+    BT_ROLE_AWAY,    /* stands on another device (bt_facts_split): nothing of it is in the host's memory */
 } bt_tensor_role;
 
 /* What the kernels of x86 with AVX2 know of a weight beside its layout in the file (docs/design.md P8, S6). */
@@ -240,6 +241,8 @@ typedef struct bt_tensor {
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
     uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+    /* 1 + the device of a split that holds it, or a copy of it beside the host's (a tied table's); 0: none does */
+    uint8_t device;
     bt_layout layout;
 } bt_tensor;
 
@@ -299,6 +302,20 @@ typedef struct bt_shard {
     uint64_t device, inode; /* identity, to notice a file replaced under us */
 } bt_shard;
 
+/* Devices beside the host that one model may be spread over: what ggml schedules over, less the memory device and the
+ * CPU (GGML_SCHED_MAX_BACKENDS = 16). */
+#define BT_DEVICE_MAX 14u
+
+/* Which blocks stand on which devices: the first n_blocks[0] on the first one, the next n_blocks[1] on the second, and
+ * so on; the others on the host. */
+typedef struct bt_split {
+    uint32_t n_devices; /* 0: everything is on the host */
+    uint32_t n_blocks[BT_DEVICE_MAX];
+    bool head;          /* and on the last device what is outside the blocks, but for tables that are read by rows */
+    uint32_t n_cpu_moe; /* of the first n_cpu_moe blocks the experts are on the host all the same */
+} bt_split;
+uint32_t bt_split_blocks(const bt_split *split); /* on all devices; saturates */
+
 /* Everything is owned by the facts' arena; one bt_facts_close frees it all. */
 typedef struct bt_facts {
     const char *path; /* as given */
@@ -307,8 +324,9 @@ typedef struct bt_facts {
     const char *tokenizer, *tokenizer_pre;
     bool has_chat_template;
     uint32_t n_ctx_train, n_embd, n_vocab, n_ff, n_expert, n_expert_used;
-    uint32_t n_block; /* blocks that are loaded (MTP blocks are not) */
-    uint32_t n_head;  /* query heads of block 0 */
+    uint32_t n_block;     /* blocks that are loaded (MTP blocks are not) */
+    uint32_t n_block_all; /* with those */
+    uint32_t n_head;      /* query heads of block 0 */
     bool tied_head;
     bool kv_known;      /* false: an architecture whose KV the formulas do not know */
     char kv_reason[96]; /* why not */
@@ -333,7 +351,8 @@ typedef struct bt_facts {
     uint32_t n_extents;
     bt_expert_block *expert_blocks;
     uint32_t n_expert_blocks;
-    uint64_t weight_bytes;  /* of all loaded tensors */
+    bt_split split;         /* which of it is not on the host */
+    uint64_t weight_bytes;  /* of all loaded tensors, wherever they stand */
     uint64_t file_bytes;    /* of all shards */
     uint64_t small_bytes;   /* BT_ROLE_SMALL tensors, each rounded up to 64 */
     uint64_t header_bytes;  /* of all shards */
@@ -367,6 +386,14 @@ bt_expert_work bt_facts_expert_work(const bt_facts *facts, uint32_t n_tokens);
 BT_MUST_CHECK bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err);
 void bt_facts_close(bt_facts *facts); /* NULL is fine */
 
+/* The same model with some of it on other devices: units, experts, widths of caches and sums are those of what is left
+ * for the host; tensors that stand elsewhere have BT_ROLE_AWAY. of: without a split; it must outlive the result.
+ * BT_E_ARG for more devices or blocks than there are; BT_E_NOMEM. */
+/* What loading such a split takes beside everything else: where a device has no staging of its own, libllama reads a
+ * tensor into its heap before it hands it over, so as much as the largest of them. */
+uint64_t bt_facts_upload_bytes(const bt_facts *facts);
+BT_MUST_CHECK bt_status bt_facts_split(const bt_facts *of, const bt_split *split, bt_facts **ret_facts, bt_error *err);
+
 /* ---- wishes: what the user asked for ---------------------------------------------------------------------------- */
 
 typedef enum bt_choice { BT_AUTO, BT_ON, BT_OFF } bt_choice;
@@ -376,7 +403,15 @@ typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, B
 typedef enum bt_speculate { BT_SPECULATE_AUTO, BT_SPECULATE_OFF, BT_SPECULATE_NGRAM, BT_SPECULATE_DRAFT } bt_speculate;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
 
+typedef enum bt_layers_kind { BT_LAYERS_AUTO, BT_LAYERS_ALL, BT_LAYERS_COUNT } bt_layers_kind;
+
 #define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
+
+/* A device that was named, with the bytes that may be used of it, if those were. */
+typedef struct bt_device_wish {
+    char name[32];
+    bt_known budget_bytes;
+} bt_device_wish;
 
 typedef struct bt_wishes {
     bt_budget_kind budget_kind;
@@ -407,7 +442,20 @@ typedef struct bt_wishes {
     bool chat;                 /* a conversation: its template is priced, on the line staging */
     bool session;              /* its state is written to a file, or read from one */
     bool mlock;                /* what is held is locked in memory, as far as the system allows it */
-    const char *chat_template; /* instead of the model's own; NULL: that one. Not part of plan.json */
+    /* Devices beside the host (docs/design.md P5, P7). */
+    bt_layers_kind gpu_layers;
+    uint32_t n_gpu_layers; /* for BT_LAYERS_COUNT */
+    bt_layers_kind cpu_moe;
+    uint32_t n_cpu_moe; /* for BT_LAYERS_COUNT: of so many first blocks the experts are on the host; ALL: of all */
+    bool no_devices;
+    bt_device_wish devices[BT_DEVICE_MAX]; /* in this order; none: all that there are */
+    uint32_t n_devices;
+    uint32_t tensor_split_milli[BT_DEVICE_MAX]; /* shares of the devices, x 1000 */
+    uint32_t n_tensor_splits;                   /* 0: by what each holds */
+    uint32_t main_gpu;                          /* the device that is filled first */
+    bool require_device;                        /* a device that cannot be used is an error, not a reason to go on */
+    bt_known gpu_mem_bytes;                     /* of each device that is named without a size */
+    const char *chat_template;                  /* instead of the model's own; NULL: that one. Not part of plan.json */
 } bt_wishes;
 
 /* ---- plan: where everything lives ------------------------------------------------------------------------------- */
@@ -527,6 +575,28 @@ typedef struct bt_companion {
 
 #define BT_CHANGE_MAX 8
 
+/* What one device holds under a plan. */
+typedef struct bt_device_plan {
+    char name[32];
+    bt_pool_kind kind;
+    bt_pool_state state;
+    char reason[160]; /* of a reading that failed */
+    bool shares_host;
+    uint32_t n_blocks;
+    uint64_t weights_bytes, kv_bytes, compute_bytes, context_bytes;
+    bt_source source;      /* of kv and compute */
+    bt_known budget_bytes; /* unknown: nothing is known of it, its own allocator decides */
+    char budget_source[96];
+} bt_device_plan;
+uint64_t bt_device_plan_bytes(const bt_device_plan *device); /* saturates */
+
+/* Which blocks stand on which devices, and why. Plain data. */
+typedef struct bt_offload {
+    bt_split split;
+    bt_device_plan devices[BT_DEVICE_MAX]; /* [split.n_devices]; those without blocks are left out */
+    char source[192];                      /* "auto: 12 of 30 blocks fit", "--gpu-layers 4" */
+} bt_offload;
+
 /* A single change of the wishes that would make a refused plan fit; each was verified by planning it. Flag and value
  * are typed as they stand, after the options that were given: "-ctk" "q8_0 -ctv q8_0". */
 typedef struct bt_change {
@@ -585,6 +655,7 @@ typedef struct bt_plan {
     bt_rung ladder[BT_RUNG_COUNT];
     bt_refusal refusal;         /* code empty unless refused */
     bt_companion draft, mmproj; /* their lines are 0 where there is none */
+    const bt_offload *offload;  /* NULL: all of it is on the host; units, lines and budget are those of the host */
 } bt_plan;
 
 /* The seed's rule (docs/design.md P1): resident if weights <= available - headroom (equality fits), else stream with a

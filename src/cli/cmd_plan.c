@@ -41,6 +41,7 @@ static int print_plan(const bt_cli_options *options, const bt_plan *plan, const 
 /* What planning works with: too large for the stack. */
 typedef struct work {
     bt_machine machine;
+    bt_placed placed;
     bt_plan plan;
 } work;
 
@@ -53,15 +54,17 @@ static bt_status make_plan(const bt_cli_options *options, const bt_facts *facts,
                            work *w, bt_error *err) {
     BT_TRY(bt_planning_machine(options, &w->machine, err));
     if (is_exact(options))
-        return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->plan, err);
-    return bt_planning_make(options, facts, &w->machine, arena, &w->plan, err);
+        return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->placed,
+                                 &w->plan, err);
+    return bt_planning_make(options, facts, &w->machine, arena, &w->placed, &w->plan, err);
 }
 
 static int plan_with(const bt_cli_options *options, const bt_facts *facts, uint64_t base_bytes, bt_arena *arena,
                      work *w) {
     bt_error err = {0};
     if (make_plan(options, facts, base_bytes, arena, w, &err) != BT_OK) return bt_cli_fail(&err);
-    int code = print_plan(options, &w->plan, facts, &w->machine);
+    int code = print_plan(options, &w->plan, w->placed.facts, &w->machine);
+    bt_placed_close(&w->placed);
     if (code != 0) return code;
     return w->plan.verdict == BT_REFUSED && !w->plan.forced ? EXIT_REFUSED : 0;
 }

@@ -18,6 +18,7 @@
 /* Too large for the stack. */
 typedef struct work {
     bt_machine machine;
+    bt_placed placed;
     bt_plan plan;
 } work;
 
@@ -26,8 +27,9 @@ static bt_status make_plan(const bt_cli_options *options, const bt_facts *facts,
     BT_TRY(bt_planning_machine(options, &w->machine, err));
     bt_report_machine_anonymize(&w->machine);
     if (options->exact)
-        return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->plan, err);
-    return bt_planning_make(options, facts, &w->machine, arena, &w->plan, err);
+        return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->placed,
+                                 &w->plan, err);
+    return bt_planning_make(options, facts, &w->machine, arena, &w->placed, &w->plan, err);
 }
 
 static int report_with(const bt_cli_options *options, const bt_facts *facts, uint64_t base_bytes, bt_arena *arena,
@@ -40,8 +42,9 @@ static int report_with(const bt_cli_options *options, const bt_facts *facts, uin
     if (status == BT_OK) {
         bt_kept_read(facts, &kept);
         const char *text = kept.n_bytes > 0 && !kept.failed ? bt_text_str(&kept) : NULL;
-        status = bt_report_share_json(&w->plan, facts, &w->machine, text, &json, &err);
+        status = bt_report_share_json(&w->plan, w->placed.facts, &w->machine, text, &json, &err);
     }
+    bt_placed_close(&w->placed);
     int code = status == BT_OK ? bt_cli_print_bytes(json, strlen(json)) : bt_cli_fail(&err);
     bt_heap_free(json);
     bt_text_done(&kept);

@@ -5,10 +5,8 @@
  * and this version cannot do is in the table too, hidden, and answers with that, instead of being taken for a typing
  * error; a value that asks for what happens anyway (-ngl 0, --repack off) passes. Ranges are those of the types and of
  * llama.cpp; what contradicts a model is the plan's to refuse. */
-#include "cli/options.h"
 #include "base/error.h"
-#include "base/size.h"
-#include "model/types.h"
+#include "cli/option_values.h"
 #include "report/bench.h"
 
 #include <string.h>
@@ -29,99 +27,6 @@
 #define MIN_P       0.05
 #define MICRO       1e6
 
-static bt_status parse_budget(const char *value, void *target, bt_error *err) {
-    bt_cli_options *options = target;
-    if (strcmp(value, "auto") == 0) {
-        options->wishes.budget_kind = BT_BUDGET_AUTO;
-        return BT_OK;
-    }
-    BT_TRY(bt_size_parse(value, "--ram-budget", &options->wishes.budget_bytes, err));
-    options->wishes.budget_kind = options->wishes.budget_bytes == 0 ? BT_BUDGET_OFF : BT_BUDGET_BYTES;
-    return BT_OK;
-}
-
-static bt_status parse_type(const char *value, const char *flag, uint32_t *ret, bt_error *err) {
-    if (strcmp(value, "auto") == 0) {
-        *ret = BT_TYPE_AUTO;
-        return BT_OK;
-    }
-    if (bt_type_by_name(value, ret)) return BT_OK;
-    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                   "%s wants auto, or a tensor type such as f16, q8_0 or q4_0, not \"%s\"", flag, value);
-}
-
-static bt_status parse_type_k(const char *value, void *target, bt_error *err) {
-    return parse_type(value, "--cache-type-k", &((bt_cli_options *)target)->wishes.type_k, err);
-}
-
-static bt_status parse_type_v(const char *value, void *target, bt_error *err) {
-    return parse_type(value, "--cache-type-v", &((bt_cli_options *)target)->wishes.type_v, err);
-}
-
-static bt_status parse_rope_scaling(const char *value, void *target, bt_error *err) {
-    static const char *const names[] = {"none", "linear", "yarn"};
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(value, names[i]) != 0) continue;
-        ((bt_cli_options *)target)->wishes.rope_scaling = (bt_rope_scaling)(BT_ROPE_NONE + i);
-        return BT_OK;
-    }
-    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                   "--rope-scaling wants none, linear or yarn, not \"%s\"", value);
-}
-
-/* ---- what this version cannot do -------------------------------------------------------------------------------- */
-
-/* instead: what this version can do about it; "" is nothing. */
-static bt_status later_but(const char *what, const char *instead, bt_error *err) {
-    return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0, "%s not in this version%s%s", what,
-                   instead[0] ? "; " : "", instead);
-}
-
-static bt_status later(const char *what, bt_error *err) {
-    return later_but(what, "", err);
-}
-
-static bt_status parse_device(const char *value, void *target, bt_error *err) {
-    (void)target;
-    bool nothing = strcmp(value, "0") == 0 || strcmp(value, "auto") == 0 || strcmp(value, "none") == 0;
-    return nothing ? BT_OK : later("graphics cards and other devices are", err);
-}
-
-static bt_status parse_speculate(const char *value, void *target, bt_error *err) {
-    bt_wishes *wishes = &((bt_cli_options *)target)->wishes;
-    static const char lookup[] = "ngram";
-    static const char model[] = "draft"; /* as long */
-    if (strcmp(value, "off") == 0 || strcmp(value, "auto") == 0) {
-        wishes->speculate = strcmp(value, "off") == 0 ? BT_SPECULATE_OFF : BT_SPECULATE_AUTO;
-        wishes->n_draft = 0;
-        return BT_OK;
-    }
-    bool by_model = strncmp(value, model, sizeof model - 1) == 0;
-    bool good = by_model || strncmp(value, lookup, sizeof lookup - 1) == 0;
-    const char *rest = good ? value + sizeof lookup - 1 : "";
-    bool counted = good && rest[0] == ':';
-    good = good && (rest[0] == '\0' || (counted && rest[1] >= '1' && rest[1] <= '6' && rest[2] == '\0'));
-    if (!good)
-        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
-                       "--speculate wants off, auto, ngram, draft, ngram:K or draft:K with K from 1 to 6, not \"%s\"",
-                       value);
-    wishes->speculate = by_model ? BT_SPECULATE_DRAFT : BT_SPECULATE_NGRAM;
-    wishes->n_draft = counted ? (uint32_t)(rest[1] - '0') : 0;
-    return BT_OK;
-}
-
-/* Those who only feed tokens have nothing to guess. */
-static bt_status parse_draft(const char *value, void *target, bt_error *err) {
-    (void)target;
-    return strcmp(value, "off") == 0 ? BT_OK : later_but("draft models here are", "run and plan take one", err);
-}
-
-static bt_status parse_projector(const char *value, void *target, bt_error *err) {
-    (void)value;
-    (void)target;
-    return later_but("pictures and sound are", "plan --mmproj prices a projector", err);
-}
-
 /* ---- the table -------------------------------------------------------------------------------------------------- */
 
 #define AT(member)   .offset = offsetof(bt_cli_options, member), .set_offset = SIZE_MAX
@@ -131,7 +36,7 @@ const bt_option bt_cli_option_table[] = {
     {.name = "ram-budget",
      .kind = BT_OPTION_CUSTOM,
      WISH(budget_bytes),
-     .parse = parse_budget,
+     .parse = bt_cli_parse_budget,
      .arg = "SIZE",
      .help = "peak memory of the process that is never passed: 512M, 1.5G; auto takes what is available less a "
              "reserve, 0 sets no budget",
@@ -203,7 +108,7 @@ const bt_option bt_cli_option_table[] = {
      .shorts = "ctk",
      .kind = BT_OPTION_CUSTOM,
      WISH(type_k),
-     .parse = parse_type_k,
+     .parse = bt_cli_parse_type_k,
      .arg = "TYPE",
      .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
@@ -212,7 +117,7 @@ const bt_option bt_cli_option_table[] = {
      .shorts = "ctv",
      .kind = BT_OPTION_CUSTOM,
      WISH(type_v),
-     .parse = parse_type_v,
+     .parse = bt_cli_parse_type_v,
      .arg = "TYPE",
      .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
@@ -259,10 +164,75 @@ const bt_option bt_cli_option_table[] = {
      .help = "let weights use the memory of the context until the context needs it",
      .shown_default = "auto",
      .commands = ALL_MODEL},
+    {.name = "gpu-layers",
+     .alias = "n-gpu-layers",
+     .shorts = "ngl",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(n_gpu_layers),
+     .parse = bt_cli_parse_gpu_layers,
+     .arg = "N",
+     .help = "blocks on devices, counted from the first one; at all of them what is outside the blocks goes there too "
+             "(llama.cpp counts from the last, and the head as one); auto takes as many as fit, all takes all",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "n-cpu-moe",
+     .shorts = "ncmoe",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(n_cpu_moe),
+     .parse = bt_cli_parse_cpu_moe,
+     .arg = "N",
+     .help = "of the first N blocks on devices the experts stay on the host; auto: of no more than must",
+     .shown_default = "auto",
+     .commands = ALL_MODEL},
+    {.name = "device",
+     .shorts = "dev",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(n_devices),
+     .parse = bt_cli_parse_device,
+     .arg = "NAME[=SIZE]",
+     .help = "a device to use, as burthen devices names it, and how much of it: else three quarters of what it has "
+             "free; repeatable; none: the host alone",
+     .shown_default = "all that there are",
+     .commands = ALL_MODEL},
+    {.name = "require-device",
+     .kind = BT_OPTION_FLAG,
+     WISH(require_device),
+     .help = "end with an error where a device cannot hold what it should, instead of going on with the host alone",
+     .commands = ALL_MODEL},
+    {.name = "tensor-split",
+     .shorts = "ts",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(n_tensor_splits),
+     .parse = bt_cli_parse_tensor_split,
+     .arg = "N0,N1,...",
+     .help = "shares of the devices in the blocks; else each is filled before the next",
+     .commands = ALL_MODEL},
+    {.name = "main-gpu",
+     .shorts = "mg",
+     .kind = BT_OPTION_U32,
+     WISH(main_gpu),
+     .max = BT_DEVICE_MAX - 1,
+     .arg = "N",
+     .help = "number of the device that is filled first",
+     .shown_default = "0",
+     .commands = ALL_MODEL},
+    {.name = "rpc",
+     .kind = BT_OPTION_CUSTOM,
+     AT(n_rpc),
+     .parse = bt_cli_parse_rpc,
+     .arg = "HOST:PORT",
+     .help = "a worker (burthen worker, or llama.cpp's rpc-server) whose devices may be used; repeatable",
+     .commands = ALL_MODEL | BT_CLI_DEVICES},
+    {.name = "gpu-mem",
+     .kind = BT_OPTION_CUSTOM,
+     WISH(gpu_mem_bytes),
+     .parse = bt_cli_parse_gpu_mem,
+     .commands = ALL_MODEL,
+     .hidden = true},
     {.name = "speculate",
      .kind = BT_OPTION_CUSTOM,
      WISH(speculate),
-     .parse = parse_speculate,
+     .parse = bt_cli_parse_speculate,
      .arg = "off|auto|GUESS[:K]",
      .help = "guess up to K of 6 tokens and verify them in one pass, with the same text; GUESS is ngram, from what the "
              "context repeats, or draft, by the model of --draft; auto does what it can where weights stream",
@@ -285,7 +255,7 @@ const bt_option bt_cli_option_table[] = {
     {.name = "rope-scaling",
      .kind = BT_OPTION_CUSTOM,
      WISH(rope_scaling),
-     .parse = parse_rope_scaling,
+     .parse = bt_cli_parse_rope_scaling,
      .arg = "TYPE",
      .help = "how positions are stretched over a context above the trained one: none, linear or yarn",
      .shown_default = "what the model says",
@@ -646,56 +616,19 @@ const bt_option bt_cli_option_table[] = {
      AT(draft_file),
      .commands = BT_CLI_PLAN | BT_CLI_RUN,
      .hidden = true},
-    {.name = "gpu-layers",
-     .alias = "n-gpu-layers",
-     .shorts = "ngl",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_device,
-     .commands = ALL_MODEL,
-     .hidden = true},
-    {.name = "n-cpu-moe",
-     .shorts = "ncmoe",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_device,
-     .commands = ALL_MODEL,
-     .hidden = true},
-    {.name = "device",
-     .shorts = "dev",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_device,
-     .commands = ALL_MODEL,
-     .hidden = true},
-    {.name = "rpc", .kind = BT_OPTION_CUSTOM, AT(help), .parse = parse_device, .commands = ALL_MODEL, .hidden = true},
-    {.name = "tensor-split",
-     .shorts = "ts",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_device,
-     .commands = ALL_MODEL,
-     .hidden = true},
-    {.name = "main-gpu",
-     .shorts = "mg",
-     .kind = BT_OPTION_CUSTOM,
-     AT(help),
-     .parse = parse_device,
-     .commands = ALL_MODEL,
-     .hidden = true},
     {.name = "draft",
      .alias = "model-draft",
      .shorts = "md",
      .kind = BT_OPTION_CUSTOM,
      AT(help),
-     .parse = parse_draft,
+     .parse = bt_cli_parse_draft,
      .commands = BT_CLI_BENCH | BT_CLI_PERPLEXITY,
      .hidden = true},
     {.name = "mmproj",
      .shorts = "mm",
      .kind = BT_OPTION_CUSTOM,
      AT(help),
-     .parse = parse_projector,
+     .parse = bt_cli_parse_projector,
      .commands = LOADS,
      .hidden = true},
 };

@@ -21,6 +21,8 @@ typedef enum bt_cli_command {
     BT_CLI_REPORT = 1 << 8,
 } bt_cli_command;
 
+#define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
+
 typedef struct bt_cli_options {
     const char *command; /* its name */
     int argc;            /* what was written after it */
@@ -35,10 +37,12 @@ typedef struct bt_cli_options {
     const char *disk_path;    /* NULL: no disk is measured */
     const char *plan_file;    /* NULL: a new plan */
     bool exact;
-    const char *draft_file;  /* NULL: no draft model */
-    const char *mmproj_file; /* NULL: no projector */
-    uint32_t n_image_tokens; /* 0: the projector type's own limit */
-    const char *root;        /* of /proc and /sys; "" is this machine */
+    const char *draft_file;       /* NULL: no draft model */
+    const char *mmproj_file;      /* NULL: no projector */
+    uint32_t n_image_tokens;      /* 0: the projector type's own limit */
+    const char *root;             /* of /proc and /sys; "" is this machine */
+    char rpc[BT_CLI_RPC_MAX][64]; /* workers, HOST:PORT */
+    uint32_t n_rpc;
 
     /* the run */
     const char *prompt, *prompt_file; /* NULL: not given */

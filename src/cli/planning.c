@@ -32,6 +32,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PLACE_TRIES     3u    /* by formula, as measured, and once more where that did not fit */
 #define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
@@ -161,8 +162,9 @@ static bt_status add_companions(const bt_cli_options *options, const bt_facts *f
 }
 
 /* What there is to decide, priced by formula. Guesses by a draft model are not made beside a second layout. */
-static bt_status make_problem(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+static bt_status make_problem(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
                               const bt_machine *machine, bt_arena *arena, bt_problem *ret_problem, bt_error *err) {
+    const bt_facts *facts = placed->facts;
     bt_wishes wishes = bt_planning_wishes(options, machine);
     if (draft && options->wishes.repack == BT_AUTO) wishes.repack = BT_OFF;
     const bt_base_costs base = bt_base_costs_of(facts);
@@ -175,6 +177,8 @@ static bt_status make_problem(const bt_cli_options *options, const bt_facts *fac
     bt_budget *budget = bt_arena_array(arena, 1, sizeof *budget); /* its words are the problem's */
     if (!budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     *budget = bt_budget_resolve(machine, &options->wishes);
+    /* A device in the host's own memory: one pool, two lists of lines. */
+    if (budget->bytes != UINT64_MAX) budget->bytes = bt_sat_sub_u64(budget->bytes, bt_placing_shared_bytes(placed));
     bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
     uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
@@ -232,27 +236,34 @@ static void add_machine(const bt_cli_options *options, const bt_machine *machine
     plan->page_cache = bt_plan_has_page_cache(plan, machine);
 }
 
-static bt_status make_by_formula(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+static bt_status make_by_formula(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
                                  const bt_machine *machine, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_problem problem = {0};
-    BT_TRY(make_problem(options, facts, draft, machine, arena, &problem, err));
+    BT_TRY(make_problem(options, placed, draft, machine, arena, &problem, err));
     return bt_plan_make(&problem, arena, ret_plan, err);
 }
 
 bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
-                           bt_plan *ret_plan, bt_error *err) {
+                           bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err) {
     bt_plan plan = {0};
     bt_plan without = {0};
+    bt_placed placed = {0};
     bt_facts *draft = NULL;
     look_at_disk(options, facts, machine);
     BT_TRY(open_draft(options, facts, &draft, err));
-    bt_status status = make_by_formula(options, facts, draft, machine, arena, &plan, err);
+    bt_status status = bt_placing_make(options, facts, machine, arena, &placed, err);
+    if (status == BT_OK) status = make_by_formula(options, &placed, draft, machine, arena, &plan, err);
     if (status == BT_OK && draft && plan.verdict == BT_REFUSED)
-        status = make_by_formula(options, facts, NULL, machine, arena, &without, err);
+        status = make_by_formula(options, &placed, NULL, machine, arena, &without, err);
     if (status == BT_OK && draft) suggest_no_draft(&without, &plan);
     bt_facts_close(draft);
-    if (status != BT_OK) return status;
+    if (status != BT_OK) {
+        bt_placed_close(&placed);
+        return status;
+    }
     add_machine(options, machine, &plan);
+    bt_placing_add(&placed, &plan);
+    *ret_placed = placed;
     *ret_plan = plan;
     return BT_OK;
 }
@@ -320,10 +331,10 @@ static bool same_results(const bt_plan *a, const bt_plan *b) {
     return a->n_ctx == b->n_ctx && a->n_ubatch == b->n_ubatch && a->type_k == b->type_k && a->type_v == b->type_v;
 }
 
-static bt_status plan_with_draft(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
-                                 bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
+static bt_status plan_with_draft(const bt_cli_options *options, const bt_placed *placed, const bt_machine *machine,
+                                 const bt_exact_ask *ask, bt_arena *arena, bt_plan *ret_plan, bt_error *err) {
     bt_problem problem = {0};
-    BT_TRY(make_problem(options, ask->facts, ask->draft, machine, arena, &problem, err));
+    BT_TRY(make_problem(options, placed, ask->draft, machine, arena, &problem, err));
     BT_TRY(bt_exact_plan(ask, &problem, arena, ret_plan, err));
     if (can_verify(&problem.wishes, ask->facts, ret_plan)) ret_plan->n_draft = n_guesses(&problem.wishes);
     return BT_OK;
@@ -331,8 +342,9 @@ static bt_status plan_with_draft(const bt_cli_options *options, const bt_machine
 
 /* The same, but with what was left open as the plan without a draft has it: then the text is that one's, too. Where
  * that does not run, nothing changes. */
-static bt_status keep_results(const bt_cli_options *options, const bt_machine *machine, const bt_exact_ask *ask,
-                              const bt_plan *without, bt_arena *arena, bt_plan *plan, bt_error *err) {
+static bt_status keep_results(const bt_cli_options *options, const bt_placed *placed, const bt_machine *machine,
+                              const bt_exact_ask *ask, const bt_plan *without, bt_arena *arena, bt_plan *plan,
+                              bt_error *err) {
     if (without->verdict == BT_REFUSED || plan->verdict == BT_REFUSED || same_results(plan, without)) return BT_OK;
     bt_cli_options fixed = *options;
     fixed.wishes.n_ctx = without->n_ctx;
@@ -341,7 +353,7 @@ static bt_status keep_results(const bt_cli_options *options, const bt_machine *m
     fixed.wishes.type_k = without->type_k;
     fixed.wishes.type_v = without->type_v;
     bt_plan found = {0};
-    BT_TRY(plan_with_draft(&fixed, machine, ask, arena, &found, err));
+    BT_TRY(plan_with_draft(&fixed, placed, machine, ask, arena, &found, err));
     if (found.verdict == BT_REFUSED) return BT_OK;
     found.exact = without->exact;
     found.n_ctx_requested = without->n_ctx_requested;
@@ -353,16 +365,17 @@ static bt_status keep_results(const bt_cli_options *options, const bt_machine *m
 
 /* The plan with a draft model, in place of the one without. Who names a draft pays for it with whatever the plan has:
  * its minimum holds the draft, and the rows of logits. */
-static bt_status add_draft_model(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
-                                 const bt_exact_ask *ask, bt_arena *arena, bt_plan *plan, bt_error *err) {
+static bt_status add_draft_model(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
+                                 const bt_machine *machine, const bt_exact_ask *ask, bt_arena *arena, bt_plan *plan,
+                                 bt_error *err) {
     const bt_wishes its = bt_exact_draft_wishes(&options->wishes);
     bt_exact_ask with = *ask;
     with.outputs = draft_rows;
     with.draft = draft;
     with.draft_cache = bt_price_cache_open(draft, &its, ask->n_threads, arena);
     bt_plan found = {0};
-    BT_TRY(plan_with_draft(options, machine, &with, arena, &found, err));
-    BT_TRY(keep_results(options, machine, &with, plan, arena, &found, err));
+    BT_TRY(plan_with_draft(options, placed, machine, &with, arena, &found, err));
+    BT_TRY(keep_results(options, placed, machine, &with, plan, arena, &found, err));
     suggest_no_draft(plan, &found);
     if (options->wishes.speculate == BT_SPECULATE_DRAFT || reads_less(&found, plan)) *plan = found;
     return BT_OK;
@@ -374,21 +387,23 @@ static bool wants_draft_model(const bt_wishes *wishes, const bt_facts *facts, co
     return wishes->speculate == BT_SPECULATE_DRAFT || plan->verdict != BT_FITS;
 }
 
-static bt_status make_exact(const bt_cli_options *options, const bt_facts *facts, const bt_facts *draft,
+static bt_status make_exact(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
                             const bt_machine *machine, uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
-                            bt_plan *ret_plan, bt_error *err) {
+                            bt_price *ret_price, bt_plan *ret_plan, bt_error *err) {
     bt_problem problem = {0};
-    BT_TRY(make_problem(options, facts, NULL, machine, arena, &problem, err));
+    const bt_facts *facts = placed->facts;
+    BT_TRY(make_problem(options, placed, NULL, machine, arena, &problem, err));
     const bt_wishes *wishes = &problem.wishes;
     bt_exact_ask ask = {.facts = facts,
                         .base_bytes = base_bytes,
                         .n_threads = wishes->n_threads,
                         .outputs = outputs,
-                        .cache = bt_price_cache_open(facts, wishes, wishes->n_threads, arena)};
+                        .cache = bt_price_cache_open(facts, wishes, wishes->n_threads, arena),
+                        .ret_price = ret_price};
     BT_TRY(bt_exact_plan(&ask, &problem, arena, ret_plan, err));
     if (outputs != bt_planning_one_row) return BT_OK;
     if (draft && wants_draft_model(wishes, facts, ret_plan))
-        BT_TRY(add_draft_model(options, draft, machine, &ask, arena, ret_plan, err));
+        BT_TRY(add_draft_model(options, placed, draft, machine, &ask, arena, ret_plan, err));
     if (ret_plan->draft.file[0] || !may_look_up(wishes, facts, ret_plan)) return BT_OK;
     bt_plan with = {0};
     ask.outputs = draft_rows;
@@ -397,19 +412,40 @@ static bt_status make_exact(const bt_cli_options *options, const bt_facts *facts
     return BT_OK;
 }
 
+/* Devices are placed by formula, then by what the dry run says, which may change the host's part once or twice. */
+static bt_status place_exact(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
+                             uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_placed *placed,
+                             bt_plan *ret_plan, bt_error *err) {
+    bt_price price = {0};
+    bool again = true;
+    for (uint32_t i = 0; again && i < PLACE_TRIES; i++) {
+        BT_TRY(make_exact(options, placed, draft, machine, base_bytes, outputs, arena, &price, ret_plan, err));
+        BT_TRY(bt_placing_check(options, machine, &price, arena, placed, &again, err));
+    }
+    return BT_OK;
+}
+
 bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
-                            uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_plan *ret_plan,
-                            bt_error *err) {
-    bt_plan plan = {0};
+                            uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_placed *ret_placed,
+                            bt_plan *ret_plan, bt_error *err) {
+    bt_placed placed = {0};
     bt_facts *draft = NULL;
+    bt_plan *plan = bt_arena_alloc(arena, sizeof *plan); /* large for a stack that holds others */
+    if (!plan) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     BT_TRY(open_draft(options, facts, &draft, err));
     look_at_disk(options, facts, machine);
     if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
-    bt_status status = make_exact(options, facts, draft, machine, base_bytes, outputs, arena, &plan, err);
+    bt_status status = bt_placing_make(options, facts, machine, arena, &placed, err);
+    if (status == BT_OK) status = place_exact(options, draft, machine, base_bytes, outputs, arena, &placed, plan, err);
     bt_facts_close(draft);
-    if (status != BT_OK) return status;
-    add_machine(options, machine, &plan);
-    *ret_plan = plan;
+    if (status != BT_OK) {
+        bt_placed_close(&placed);
+        return status;
+    }
+    add_machine(options, machine, plan);
+    bt_placing_add(&placed, plan);
+    *ret_placed = placed;
+    *ret_plan = *plan;
     return BT_OK;
 }
 
@@ -447,16 +483,15 @@ static bt_status check_runs(const bt_plan *plan, const char *path, bt_error *err
                    wrong);
 }
 
-bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
-                           bt_plan *ret_plan, bt_error *err) {
+static bt_status load_plan(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
+                           bt_placed *placed, bt_plan *ret_plan, bt_error *err) {
     bt_text text;
     bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
     bt_error why = {0};
     bt_fingerprint of_plan;
-    bt_plan plan;
     bt_status status = bt_cli_read_file(options->plan_file, &text, &why);
     if (status == BT_OK) status = bt_fingerprint_from_json(bt_text_str(&text), text.n_bytes, &of_plan, &why);
-    if (status == BT_OK) status = bt_plan_from_json(bt_text_str(&text), text.n_bytes, arena, &plan, &why);
+    if (status == BT_OK) status = bt_plan_from_json(bt_text_str(&text), text.n_bytes, arena, ret_plan, &why);
     bt_text_done(&text);
     if (status == BT_E_NOMEM) {
         if (err) *err = why;
@@ -468,28 +503,40 @@ bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts,
     bt_fingerprint now;
     bt_fingerprint_make(facts, machine, &now);
     BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
-    if (plan.mmproj.file[0]) {
+    if (ret_plan->mmproj.file[0]) {
         return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
                        "the plan holds a projector, %.200s, which this version can price but not use",
-                       plan.mmproj.file);
+                       ret_plan->mmproj.file);
     }
-    BT_TRY(check_runs(&plan, options->plan_file, err));
-    BT_TRY(check_room(&plan, &of_plan, &now, machine, &options->wishes, err));
-    if (plan.place && plan.n_units != facts->n_units) {
-        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_units, facts->n_units,
-                       "the plan places %u units, the model has %u", plan.n_units, facts->n_units);
+    BT_TRY(check_runs(ret_plan, options->plan_file, err));
+    BT_TRY(check_room(ret_plan, &of_plan, &now, machine, &options->wishes, err));
+    BT_TRY(bt_placing_of_plan(facts, ret_plan, placed, err));
+    facts = placed->facts;
+    if (ret_plan->place && ret_plan->n_units != facts->n_units) {
+        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, ret_plan->n_units, facts->n_units,
+                       "the plan places %u units, the model has %u", ret_plan->n_units, facts->n_units);
     }
-    bool has_slots = plan.n_expert_slots >= BT_EXPERT_SLOTS_MIN && plan.n_expert_slots <= facts->n_expert;
-    if (facts->n_expert_blocks > 0 ? !has_slots : plan.n_expert_slots > 0) {
-        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, plan.n_expert_slots, facts->n_expert,
-                       "the plan has %u slots for experts of a block, the model has %u of them", plan.n_expert_slots,
-                       facts->n_expert_blocks > 0 ? facts->n_expert : 0);
+    bool has_slots = ret_plan->n_expert_slots >= BT_EXPERT_SLOTS_MIN && ret_plan->n_expert_slots <= facts->n_expert;
+    if (facts->n_expert_blocks > 0 ? !has_slots : ret_plan->n_expert_slots > 0) {
+        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, ret_plan->n_expert_slots, facts->n_expert,
+                       "the plan has %u slots for experts of a block, the model has %u of them",
+                       ret_plan->n_expert_slots, facts->n_expert_blocks > 0 ? facts->n_expert : 0);
     }
     look_at_disk(options, facts, machine);
-    plan.disk = machine->disk;
-    plan.page_cache = bt_plan_has_page_cache(&plan, machine);
-    *ret_plan = plan;
+    ret_plan->disk = machine->disk;
+    ret_plan->page_cache = bt_plan_has_page_cache(ret_plan, machine);
     return BT_OK;
+}
+
+bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
+                           bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err) {
+    bt_placed placed = {0};
+    bt_status status = load_plan(options, facts, machine, arena, &placed, ret_plan, err);
+    if (status == BT_OK)
+        *ret_placed = placed;
+    else
+        bt_placed_close(&placed);
+    return status;
 }
 
 void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine,

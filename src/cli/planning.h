@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "cli/options.h"
+#include "cli/placing.h"
 #include "engine/exact.h"
 #include "plan/plan.h"
 
@@ -14,10 +15,11 @@
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
-/* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. A draft model that is wanted is priced
+/* All three say which of the model stands on devices: what is left are the facts to load with, which the caller closes.
+ * Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. A draft model that is wanted is priced
  * whether it would be loaded or not. */
 BT_MUST_CHECK bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
-                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+                                         bt_arena *arena, bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err);
 /* Rows of logits that generation needs: one of each sequence, which libllama keeps in any case; where tokens are
  * guessed, the plan has more (n_draft). */
 uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
@@ -26,12 +28,12 @@ uint32_t bt_planning_one_row(uint32_t n_ctx, uint32_t n_ubatch);
  * draft model is in the plan where it will be loaded: where weights stream without it, or it was asked for by name. */
 BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                           uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena,
-                                          bt_plan *ret_plan, bt_error *err);
+                                          bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err);
 /* The plan of --plan: BT_E_STALE when it was made for another model or version, or for another machine and does not fit
  * this one; BT_E_BUDGET, code "plan_room", when this one leaves less than it needs now, or a budget that was
  * asked for beside it does. */
 BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
-                                         bt_arena *arena, bt_plan *ret_plan, bt_error *err);
+                                         bt_arena *arena, bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err);
 /* For a plan that wishes --mlock, whether the system will allow it: tried, where the plan is for this machine. */
 void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine, bt_text *out);
 /* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */

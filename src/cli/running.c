@@ -118,10 +118,16 @@ static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error 
     BT_TRY(bt_planning_machine(options, &running->machine, err));
     running->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     if (!running->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    bt_placed_close(&running->placed);
+    running->facts = running->whole;
     if (options->plan_file)
-        return bt_planning_load(options, running->facts, &running->machine, running->arena, &running->plan, err);
-    return bt_planning_exact(options, running->facts, &running->machine, running->base_bytes, outputs, running->arena,
-                             &running->plan, err);
+        BT_TRY(bt_planning_load(options, running->whole, &running->machine, running->arena, &running->placed,
+                                &running->plan, err));
+    else
+        BT_TRY(bt_planning_exact(options, running->whole, &running->machine, running->base_bytes, outputs,
+                                 running->arena, &running->placed, &running->plan, err));
+    running->facts = running->placed.facts;
+    return BT_OK;
 }
 
 /* ---- beside other budgets ---- */
@@ -338,7 +344,8 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     running->base_bytes = memory.rss_bytes.value;
-    if (bt_facts_open(model, &running->facts, &err) != BT_OK) return bt_cli_fail_model(&err, model);
+    if (bt_facts_open(model, &running->whole, &err) != BT_OK) return bt_cli_fail_model(&err, model);
+    running->facts = running->whole;
     if (running->facts->encoder) {
         (void)bt_fail(
             &err, BT_E_UNSUPPORTED, "encoder", BT_MEASURE_NONE, 0, 0,
@@ -390,12 +397,13 @@ void bt_running_close(bt_running *running) {
     bt_engine_close(running->engine);
     bt_arena_close(running->arena);
     bt_facts_close(running->draft_facts);
-    bt_facts_close(running->facts);
+    bt_placed_close(&running->placed);
+    bt_facts_close(running->whole);
     running->draft_facts = NULL;
     running->session = NULL;
     running->engine = NULL;
     running->arena = NULL;
-    running->facts = NULL;
+    running->facts = running->whole = NULL;
 }
 
 bt_generate_params bt_running_generate_params(const bt_running *running, const char *grammar) {

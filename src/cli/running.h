@@ -12,7 +12,9 @@ typedef struct bt_running {
     const bt_cli_options *options;
     bt_machine machine;
     bt_plan plan;
-    bt_facts *facts;
+    bt_facts *whole; /* of the file */
+    bt_placed placed;
+    const bt_facts *facts; /* what is planned for, and loaded on, the host: the whole, or the split's */
     bt_arena *arena;
     bt_engine *engine;
     bt_session *session;

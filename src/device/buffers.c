@@ -178,9 +178,19 @@ void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor,
     if (span) memcpy(data, span, size);
 }
 
+/* From the host, or from another device straight into the span: ggml would copy through its own heap. */
 static bool buffer_copy(ggml_backend_buffer_t ggml, const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    if (!ggml_backend_buffer_is_host(src->buffer) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) return false;
-    bt_buffer_set(ggml, dst, src->data, 0, ggml_nbytes(src));
+    const bt_buffer *buffer = ggml->context;
+    size_t bytes = ggml_nbytes(src);
+    if (!ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) return false;
+    if (ggml_backend_buffer_is_host(src->buffer)) {
+        bt_buffer_set(ggml, dst, src->data, 0, bytes);
+        return true;
+    }
+    if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS || bt_buffer_is_ours(buffer->device, src->buffer))
+        return false;
+    uint8_t *span = span_to_write(ggml, dst, 0, bytes, false);
+    if (span) ggml_backend_tensor_get(src, span, 0, bytes);
     return true;
 }
 

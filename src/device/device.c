@@ -180,11 +180,20 @@ void bt_device_pool_report(bt_device *device, bt_pool_report *ret) {
     bt_pool_report_read(device->pool, ret);
 }
 
-uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line) {
+static uint64_t asked_bytes(bt_device *device, bt_line line, bool only_host) {
     uint64_t total = 0;
     pthread_mutex_lock(&device->buffer_lock);
     for (const bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next)
-        if (buffer->memory->line == line) total = bt_sat_add_u64(total, buffer->memory->bytes);
+        if (buffer->memory->line == line && (buffer->host || !only_host))
+            total = bt_sat_add_u64(total, buffer->memory->bytes);
     pthread_mutex_unlock(&device->buffer_lock);
     return total;
+}
+
+uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line) {
+    return asked_bytes(device, line, false);
+}
+
+uint64_t bt_device_host_asked_bytes(bt_device *device, bt_line line) {
+    return asked_bytes(device, line, device->params.stands_in);
 }

@@ -44,6 +44,7 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
+    bool stands_in;         /* for a device of the split that the facts have, while measuring: it holds nothing */
     bool replaces;          /* pinned weights that gain by it are held in another layout than the file's (P8) */
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     uint32_t n_expert_slots, n_expert_extra; /* of each block with experts; the first n_expert_extra have one more */
@@ -124,6 +125,8 @@ BT_MUST_CHECK bt_status bt_device_read_settle(bt_device *device, bt_error *err);
 void bt_device_pool_report(bt_device *device, bt_pool_report *ret);
 /* Bytes that all live buffers of a line were asked for (measuring). */
 uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line);
+/* Of those, what was asked for in the host's memory: the same, unless the device stands in for another. */
+uint64_t bt_device_host_asked_bytes(bt_device *device, bt_line line);
 
 /* The tag that stands in the virtual model file where a tensor's bytes are left out: BT_TAG_BYTES at its start. */
 #define BT_TAG_BYTES 16u

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "engine/model_file.h"
 #include "store/disk_speed.h"
 
@@ -23,6 +24,8 @@
 #include <malloc.h>
 #include <string.h>
 
+#define PATTERN_MAX_BYTES (16u << 10) /* the numbers of two times 512 blocks */
+
 struct bt_engine {
     bt_engine_params params;
     bt_account *account;
@@ -30,6 +33,8 @@ struct bt_engine {
     bool store_open;
     bt_reader *reader;
     bt_device *device;
+    bt_account *stand_in_account; /* of all that stand in */
+    bt_device *stand_ins[BT_DEVICE_MAX];
     struct llama_model *model;
     bool checked;
     bt_engine_load load;
@@ -156,19 +161,95 @@ static bt_status open_device(bt_engine *engine, bt_error *err) {
     return bt_device_open(&params, &engine->device, err);
 }
 
+/* Devices that hold nothing, in the place of those of the split: what libllama would ask of them is counted. */
+static bt_status open_stand_ins(bt_engine *engine, bt_error *err) {
+    uint64_t caps[BT_LINE_COUNT];
+    uint32_t n = engine->params.facts->split.n_devices;
+    if (!engine->params.measuring || n == 0) return BT_OK;
+    for (int line = 0; line < BT_LINE_COUNT; line++)
+        caps[line] = UINT64_MAX;
+    BT_TRY(bt_account_open(caps, UINT64_MAX, &engine->stand_in_account, err));
+    for (uint32_t i = 0; i < n; i++) {
+        bt_device_params params = {.account = engine->stand_in_account,
+                                   .threads_of = engine->device,
+                                   .facts = engine->params.facts,
+                                   .n_threads = engine->params.n_threads,
+                                   .n_ubatch = 1,
+                                   .budget_bytes = UINT64_MAX / 2,
+                                   .measuring = true,
+                                   .stands_in = true};
+        BT_TRY(bt_device_open(&params, &engine->stand_ins[i], err));
+        bt_device_set_phase(engine->stand_ins[i], BT_PHASE_LOAD);
+    }
+    return BT_OK;
+}
+
+static void set_phase(bt_engine *engine, bt_device_phase phase) {
+    bt_device_set_phase(engine->device, phase);
+    for (uint32_t i = 0; i < BT_DEVICE_MAX; i++)
+        if (engine->stand_ins[i]) bt_device_set_phase(engine->stand_ins[i], phase);
+}
+
+/* What of the model comes to us, whatever libllama would do with it: all of it, also the input layer, which it would
+ * keep on the CPU; of a split what is not on other devices. Rope tables follow the blocks that use them. */
+static bool host_pattern(const bt_facts *facts, bt_text *pattern) {
+    uint32_t n_away = bt_split_blocks(&facts->split);
+    if (facts->split.n_devices == 0) {
+        bt_text_add(pattern, ".*");
+        return !pattern->failed;
+    }
+    bt_text_add(pattern, facts->split.head ? "^(token_embd|position_embd|per_layer_token_embd|token_types)\\."
+                                           : "^(?!blk\\.|rope_)");
+    for (uint32_t b = n_away; b < facts->n_block_all && !facts->split.head; b++)
+        bt_text_addf(pattern, "%s%u", b == n_away ? "|^blk\\.(" : "|", b);
+    if (n_away < facts->n_block_all && !facts->split.head) bt_text_add(pattern, ")\\.");
+    for (uint32_t b = 0; b < facts->split.n_cpu_moe && b < n_away; b++)
+        bt_text_addf(pattern, "%s%u", b == 0 ? "|^blk\\.(" : "|", b);
+    if (facts->split.n_cpu_moe > 0) bt_text_add(pattern, ")\\.ffn_(up|down|gate|gate_up)_(ch|)exps");
+    return !pattern->failed;
+}
+
+/* libllama deals layers out by shares; the output layer is one more behind the last block, and goes with our share
+ * unless the head is away. Its own float arithmetic gives these numbers back exactly: both sides are the same division
+ * of small whole numbers. */
+static void deal_layers(const bt_facts *facts, float *shares) {
+    const bt_split *split = &facts->split;
+    uint32_t n_away = bt_split_blocks(split), last = 0;
+    for (uint32_t i = 0; i < split->n_devices; i++) {
+        shares[i] = (float)split->n_blocks[i];
+        if (split->n_blocks[i] > 0) last = i;
+    }
+    float rest = (float)(facts->n_block_all + 1 - n_away);
+    shares[split->head ? last : split->n_devices] += rest;
+}
+
 static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
-    ggml_backend_dev_t devices[] = {bt_device_ggml(engine->device), NULL};
-    /* Every tensor comes to us: also those of the input layer, which libllama would keep on the CPU. */
-    struct llama_model_tensor_buft_override everything[] = {{".*", bt_device_buffer_type(engine->device)},
-                                                            {NULL, NULL}};
-    struct llama_model_params params = llama_model_default_params();
-    params.devices = devices;
-    params.tensor_buft_overrides = everything;
-    params.n_gpu_layers = INT32_MAX / 2;
-    params.load_mode = LLAMA_LOAD_MODE_NONE;
-    params.lazy_mode = LLAMA_LAZY_MODE_OFF;
-    params.use_extra_bufts = false;
-    return llama_model_load_from_file_ptr(stream, params);
+    const bt_facts *facts = engine->params.facts;
+    uint32_t n = facts->split.n_devices;
+    ggml_backend_dev_t devices[BT_DEVICE_MAX + 2] = {NULL};
+    float shares[BT_DEVICE_MAX + 2] = {0};
+    bt_text pattern;
+    bt_text_init(&pattern, PATTERN_MAX_BYTES);
+    for (uint32_t i = 0; i < n; i++)
+        devices[i] = engine->params.devices ? engine->params.devices[i] : bt_device_ggml(engine->stand_ins[i]);
+    devices[n] = bt_device_ggml(engine->device);
+    deal_layers(facts, shares);
+    struct llama_model *model = NULL;
+    if (host_pattern(facts, &pattern)) {
+        struct llama_model_tensor_buft_override ours[] = {
+            {bt_text_str(&pattern), bt_device_buffer_type(engine->device)}, {NULL, NULL}};
+        struct llama_model_params params = llama_model_default_params();
+        params.devices = devices;
+        params.tensor_buft_overrides = ours;
+        params.tensor_split = shares;
+        params.n_gpu_layers = INT32_MAX / 2;
+        params.load_mode = LLAMA_LOAD_MODE_NONE;
+        params.lazy_mode = LLAMA_LAZY_MODE_OFF;
+        params.use_extra_bufts = false;
+        model = llama_model_load_from_file_ptr(stream, params);
+    }
+    bt_text_done(&pattern);
+    return model;
 }
 
 /* The reason nearest to the cause: ours, the file's, or that libllama said no. */
@@ -190,8 +271,8 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
 static bt_status load_model(bt_engine *engine, bt_error *err) {
     bt_model_file *file;
     FILE *stream;
-    BT_TRY(bt_model_file_open(engine->params.facts, &engine->store, &file, &stream, err));
-    bt_device_set_phase(engine->device, BT_PHASE_LOAD);
+    BT_TRY(bt_model_file_open(engine->params.facts, &engine->store, engine->params.measuring, &file, &stream, err));
+    set_phase(engine, BT_PHASE_LOAD);
     engine->model = load_from(engine, stream);
     bt_status status = BT_OK;
     bt_error found;
@@ -212,6 +293,7 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     BT_TRY(open_account(engine, err));
     BT_TRY(open_store(engine, err));
     BT_TRY(open_device(engine, err));
+    BT_TRY(open_stand_ins(engine, err));
     uint64_t heap_before = bt_engine_heap_bytes(engine), start_ns = bt_os_now_ns();
     BT_TRY(load_model(engine, err));
     bt_os_memory memory;
@@ -223,7 +305,7 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     if (engine->params.check) BT_TRY(engine->params.check(engine, engine->params.check_user, err));
     engine->checked = true;
     BT_TRY(bt_device_start(engine->device, engine->params.progress, engine->params.progress_user, err));
-    bt_device_set_phase(engine->device, BT_PHASE_CONTEXT);
+    set_phase(engine, BT_PHASE_CONTEXT);
     engine->load.load_ns = bt_os_now_ns() - start_ns;
     return BT_OK;
 }
@@ -250,6 +332,9 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
 void bt_engine_close(bt_engine *engine) {
     if (!engine) return;
     if (engine->model) llama_model_free(engine->model);
+    for (uint32_t i = 0; i < BT_DEVICE_MAX; i++)
+        bt_device_close(engine->stand_ins[i]);
+    if (engine->stand_in_account) (void)bt_account_close(engine->stand_in_account);
     bt_device_close(engine->device);
     bt_reader_close(engine->reader);
     if (engine->store_open) bt_store_close(&engine->store);
@@ -268,6 +353,10 @@ struct llama_model *bt_engine_model(bt_engine *engine) {
 
 bt_device *bt_engine_device(bt_engine *engine) {
     return engine->device;
+}
+
+bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device) {
+    return engine->stand_ins[device];
 }
 
 bt_account *bt_engine_account(bt_engine *engine) {

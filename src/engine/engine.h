@@ -19,6 +19,8 @@ typedef struct bt_engine_params {
     /* As the disk is read best. 0 = BT_DISK_DEPTH, BT_DISK_REQUEST_BYTES */
     uint32_t reader_depth, reader_request_bytes;
     uint32_t n_threads;
+    /* The devices of facts->split, [n_devices]. When measuring NULL: devices that hold nothing stand in for them. */
+    struct ggml_backend_device *const *devices;
     bool measuring; /* a dry run: nothing is read but the header, nothing computed */
     /* A second model in one process: it is charged to the first one's account, to lines of its own ([BT_LINE_COUNT],
      * what each line is called there), computes with its threads, never at the same time, and is closed before it.
@@ -59,6 +61,8 @@ void bt_engine_close(bt_engine *engine); /* NULL is fine */
 
 struct llama_model *bt_engine_model(bt_engine *engine);
 bt_device *bt_engine_device(bt_engine *engine);
+/* What stands in for a device of the split while measuring. */
+bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device);
 bt_account *bt_engine_account(bt_engine *engine);
 const bt_reader *bt_engine_reader(const bt_engine *engine); /* NULL when measuring */
 const bt_engine_load *bt_engine_load_read(const bt_engine *engine);

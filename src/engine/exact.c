@@ -478,6 +478,17 @@ static bt_status in_stages(pricing *p, bt_plan *ret_plan, bt_error *err) {
     return ret_plan->verdict == BT_REFUSED ? refuse(p, m, ret_plan, err) : BT_OK;
 }
 
+/* A refusal chose none: then that of the last point. */
+static void chosen_price(const pricing *p, const bt_plan *plan, bt_price *ret) {
+    for (uint32_t i = 0; i < p->n_points; i++) {
+        const bt_price_point *point = &p->points[i].point;
+        *ret = p->points[i].price;
+        if (point->n_ctx == plan->n_ctx && point->n_ubatch == plan->n_ubatch && point->type_k == plan->type_k &&
+            point->type_v == plan->type_v)
+            return;
+    }
+}
+
 bt_wishes bt_exact_draft_wishes(const bt_wishes *wishes) {
     return (bt_wishes){.n_batch = wishes->n_batch,
                        .n_parallel = 1,
@@ -501,6 +512,7 @@ bt_status bt_exact_plan(const bt_exact_ask *ask, const bt_problem *problem, bt_a
     if (bt_price_cache_count(ask->cache) == 0)
         BT_TRY(bt_pricer_open(ask->facts, &problem->wishes, ask->n_threads, &p.model.pricer, err));
     bt_status status = in_stages(&p, ret_plan, err);
+    if (status == BT_OK && ask->ret_price) chosen_price(&p, ret_plan, ask->ret_price);
     bt_pricer_close(p.model.pricer);
     bt_pricer_close(p.draft.pricer);
     bt_price_cache_save(ask->cache);

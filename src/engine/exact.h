@@ -18,6 +18,7 @@ typedef struct bt_exact_ask {
     bt_price_cache *cache; /* what earlier dry runs measured, added to and saved; NULL: everything is measured anew */
     const bt_facts *draft; /* a draft model beside it, of which the problem has lines; NULL: none */
     bt_price_cache *draft_cache;
+    bt_price *ret_price; /* what was measured at the point that the plan chose; NULL: not wanted */
 } bt_exact_ask;
 
 /* The wishes that the prices of a draft depend on: of the model's, what is also the draft's (engine/draft.h). */

@@ -43,14 +43,16 @@ struct bt_model_file {
     uint64_t data_start, n_bytes;
     uint64_t position;
     char *buffer;
+    bool measuring; /* nobody wants the bytes of weights */
     bool has_error;
     bt_error error;
 };
 
 /* ---- layout ---- */
 
-static bool is_placed(const bt_tensor *tensor) {
-    return tensor->role != BT_ROLE_SMALL && tensor->role != BT_ROLE_UNUSED;
+static bool is_placed(const bt_model_file *file, const bt_tensor *tensor) {
+    if (tensor->role == BT_ROLE_SMALL || tensor->role == BT_ROLE_UNUSED) return false;
+    return tensor->device == 0 || file->measuring; /* another device, which wants the bytes */
 }
 
 static int compare_pieces(const void *a, const void *b) {
@@ -62,8 +64,8 @@ static void lay_out_one(bt_model_file *file) {
     for (uint32_t i = 0; i < file->n_pieces; i++) {
         const bt_tensor *tensor = &file->facts->tensors[i];
         file->pieces[i] =
-            (piece){tensor->file_offset, tensor->file_offset + tensor->bytes, tensor->file_offset, tensor->shard, i,
-                    is_placed(tensor)};
+            (piece){tensor->file_offset,    tensor->file_offset + tensor->bytes, tensor->file_offset, tensor->shard, i,
+                    is_placed(file, tensor)};
     }
     qsort(file->pieces, file->n_pieces, sizeof *file->pieces, compare_pieces);
     file->data_start = file->facts->shards[0].data_offset;
@@ -112,7 +114,8 @@ static bt_status lay_out_merged(bt_model_file *file, bt_error *err) {
     uint64_t at = file->data_start;
     for (uint32_t i = 0; i < facts->n_tensors; i++) {
         const bt_tensor *tensor = &facts->tensors[i];
-        file->pieces[i] = (piece){at, at + tensor->bytes, tensor->file_offset, tensor->shard, i, is_placed(tensor)};
+        file->pieces[i] =
+            (piece){at, at + tensor->bytes, tensor->file_offset, tensor->shard, i, is_placed(file, tensor)};
         at = align_up(at + tensor->bytes, facts->alignment);
     }
     file->n_bytes = at;
@@ -236,14 +239,15 @@ static FILE *open_stream(bt_model_file *file) {
     return stream;
 }
 
-bt_status bt_model_file_open(const bt_facts *facts, const bt_store *store, bt_model_file **ret_file, FILE **ret_stream,
-                             bt_error *err) {
+bt_status bt_model_file_open(const bt_facts *facts, const bt_store *store, bool measuring, bt_model_file **ret_file,
+                             FILE **ret_stream, bt_error *err) {
     bt_model_file *file = bt_heap_alloc(sizeof *file);
     if (!file)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *file, 0,
                        "no memory for the virtual model file");
     file->facts = facts;
     file->store = store;
+    file->measuring = measuring;
     file->n_pieces = facts->n_tensors;
     file->pieces = bt_heap_array(facts->n_tensors, sizeof *file->pieces);
     file->buffer = bt_heap_alloc(STREAM_BUFFER_BYTES);

@@ -125,6 +125,24 @@ static uint64_t scores_work_bytes(const bt_facts *facts, const bt_wishes *wishes
     return bt_sat_mul_u64(UINT64_C(2) * params->n_ubatch * facts->n_head, cells);
 }
 
+/* What was asked of the devices that stand in for others. Rows of logits and the CPU's own graph buffer stand in host
+ * memory that belongs to the last, and to the first device: they are the host's lines. What goes from the host to a
+ * device goes through a copy in ggml's heap. */
+static void price_devices(bt_engine *engine, const bt_facts *facts, const bt_session_params *params, bt_price *price,
+                          uint64_t *logits_bytes) {
+    uint32_t n = facts->split.n_devices;
+    for (uint32_t i = 0; i < n; i++) {
+        bt_device *device = bt_engine_stand_in(engine, i);
+        uint64_t host_bytes = bt_device_host_asked_bytes(device, BT_LINE_COMPUTE);
+        price->device_kv_bytes[i] = bt_device_line_asked_bytes(device, BT_LINE_KV);
+        price->device_compute_bytes[i] =
+            bt_sat_sub_u64(bt_device_line_asked_bytes(device, BT_LINE_COMPUTE), host_bytes);
+        price->compute_bytes = bt_sat_add_u64(price->compute_bytes, host_bytes);
+        *logits_bytes = bt_sat_add_u64(*logits_bytes, bt_device_host_asked_bytes(device, BT_LINE_LOGITS));
+    }
+    if (n > 0) price->compute_bytes += UINT64_C(4) * params->n_ubatch * facts->n_embd;
+}
+
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                              const bt_price_point *point, bt_price *price, bt_error *err) {
     /* What is not a multiple is planned and run as the next one; libllama's lists grow with what it is asked for. */
@@ -163,6 +181,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->compute_bytes =
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
     uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
+    price_devices(engine, facts, &params, price, &logits_bytes);
     price->logits_bytes = (logits_bytes + page - 1) / page * page + bt_price_sampler_bytes(facts);
     price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
     return BT_OK;
@@ -211,6 +230,7 @@ static bt_status load(const request *r, bt_engine **ret_engine, bt_price *price,
     price->small_bytes = (use.committed_bytes + page - 1) / page * page;
     price->vocab_bytes = measured->vocab_bytes;
     price->load_peak_bytes = bt_sat_sub_u64(measured->peak_rss_bytes, measured->start_rss_bytes);
+    price->load_peak_bytes = bt_sat_add_u64(price->load_peak_bytes, bt_facts_upload_bytes(r->facts));
     /* tables of the device and the files: what opening added beside the vocabulary */
     price->metadata_bytes =
         bt_sat_sub_u64(bt_sat_sub_u64(bt_engine_heap_bytes(*ret_engine), anon_before), measured->vocab_bytes);

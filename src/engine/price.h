@@ -17,7 +17,8 @@ typedef struct bt_price {
     uint64_t vocab_bytes, metadata_bytes, kv_bytes, compute_bytes, logits_bytes, small_bytes, staging_bytes;
     uint64_t load_peak_bytes; /* most that loading holds, over what the process held before it */
     uint32_t n_ctx;           /* effective: as libllama rounded it */
-    bt_error error;           /* status not BT_OK: this point cannot be had, and why */
+    uint64_t device_kv_bytes[BT_DEVICE_MAX], device_compute_bytes[BT_DEVICE_MAX]; /* of a split */
+    bt_error error; /* status not BT_OK: this point cannot be had, and why */
 } bt_price;
 
 /* What a sampler holds: one candidate per vocabulary entry. Part of the line logits. */

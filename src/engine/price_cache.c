@@ -7,10 +7,11 @@
  * was measured once stands, for as long as all that it depends on is the same:
  *
  *     name of the file = hash of (header, size of the files, this program and libllama by size and time, threads,
- *                                 the wishes that change a graph)
+ *                                 the wishes that change a graph, the split over devices)
  *     burthen-prices 1
  *     base BYTES
  *     n_ctx n_ubatch n_parallel n_outputs_max type_k type_v | vocab metadata kv compute logits small staging load n_ctx
+ *         | kv compute of each device of a split
  *
  * A file that is not exactly so is taken as none. Nothing in it can break a budget: caps are the plan's, and what is
  * not planned is refused when it is asked for. Bounds: 64 points a file, N_FILES_MAX files of some 12 KiB; the oldest
@@ -36,8 +37,9 @@
 #define FIRST_LINE  "burthen-prices 1\n"
 #define PREFIX      "prices-"
 #define N_FILES_MAX 256u
-#define FILE_BYTES  (32u << 10) /* 64 lines of 15 numbers */
+#define FILE_BYTES  (64u << 10) /* 64 lines of 15 numbers, and of two for each device */
 #define NUMBERS     15u
+#define NUMBERS_MAX (NUMBERS + 2u * BT_DEVICE_MAX)
 /* Two measurements of one base differ by some pages; plans have a quarter of 256 KiB in hand (exact.c). */
 #define BASE_NEAR_BYTES (64u << 10)
 
@@ -49,7 +51,7 @@ typedef struct entry {
 struct bt_price_cache {
     char name[sizeof PREFIX + 64];
     entry entries[BT_PRICE_CACHE_MAX];
-    uint32_t n;
+    uint32_t n, n_devices;
     uint64_t base_bytes; /* 0: not known */
     bool changed;
 };
@@ -99,6 +101,14 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
     add_text(hash, wishes->chat_template ? wishes->chat_template : "");
 }
 
+static void add_split(bt_sha256 *hash, const bt_split *split) {
+    add_u64(hash, split->n_devices);
+    for (uint32_t i = 0; i < split->n_devices; i++)
+        add_u64(hash, split->n_blocks[i]);
+    add_u64(hash, split->head);
+    add_u64(hash, split->n_cpu_moe);
+}
+
 static void make_name(bt_price_cache *cache, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads) {
     bt_sha256 hash;
     char hex[65];
@@ -108,6 +118,7 @@ static void make_name(bt_price_cache *cache, const bt_facts *facts, const bt_wis
     add_u64(&hash, facts->n_shards);
     add_program(&hash);
     add_wishes(&hash, wishes, n_threads);
+    if (facts->split.n_devices > 0) add_split(&hash, &facts->split);
     bt_sha256_hex(&hash, hex);
     (void)snprintf(cache->name, sizeof cache->name, PREFIX "%s", hex);
 }
@@ -125,10 +136,11 @@ static bool take_number(const char **at, char end, uint64_t *ret) {
     return true;
 }
 
-static bool take_entry(const char **at, entry *ret) {
-    uint64_t v[NUMBERS];
-    for (uint32_t i = 0; i < NUMBERS; i++)
-        if (!take_number(at, i + 1 < NUMBERS ? ' ' : '\n', &v[i])) return false;
+static bool take_entry(const char **at, uint32_t n_devices, entry *ret) {
+    uint64_t v[NUMBERS_MAX];
+    uint32_t n = NUMBERS + 2 * n_devices;
+    for (uint32_t i = 0; i < n; i++)
+        if (!take_number(at, i + 1 < n ? ' ' : '\n', &v[i])) return false;
     for (uint32_t i = 0; i < 6; i++)
         if (v[i] > UINT32_MAX) return false;
     if (v[14] > UINT32_MAX) return false;
@@ -143,6 +155,10 @@ static bool take_entry(const char **at, entry *ret) {
                   .staging_bytes = v[12],
                   .load_peak_bytes = v[13],
                   .n_ctx = (uint32_t)v[14]}};
+    for (uint32_t i = 0; i < n_devices; i++) {
+        ret->price.device_kv_bytes[i] = v[NUMBERS + 2 * i];
+        ret->price.device_compute_bytes[i] = v[NUMBERS + 2 * i + 1];
+    }
     return true;
 }
 
@@ -154,7 +170,7 @@ static bool take_all(bt_price_cache *cache, const char *at) {
     at += sizeof base - 1;
     if (!take_number(&at, '\n', &cache->base_bytes)) return false;
     while (*at != '\0' && cache->n < BT_PRICE_CACHE_MAX)
-        if (!take_entry(&at, &cache->entries[cache->n++])) return false;
+        if (!take_entry(&at, cache->n_devices, &cache->entries[cache->n++])) return false;
     return *at == '\0';
 }
 
@@ -177,7 +193,7 @@ bt_price_cache *bt_price_cache_open(const bt_facts *facts, const bt_wishes *wish
                                     bt_arena *arena) {
     bt_price_cache *cache = bt_arena_alloc(arena, sizeof *cache);
     if (!cache) return NULL;
-    *cache = (bt_price_cache){.n = 0};
+    *cache = (bt_price_cache){.n_devices = facts->split.n_devices};
     make_name(cache, facts, wishes, n_threads);
     read_file(cache);
     return cache;
@@ -231,9 +247,12 @@ static void put_all(const bt_price_cache *cache, bt_text *text) {
                      at->n_ubatch, at->n_parallel, at->n_outputs_max, at->type_k, at->type_v);
         bt_text_addf(text,
                      " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-                     " %" PRIu32 "\n",
+                     " %" PRIu32,
                      p->vocab_bytes, p->metadata_bytes, p->kv_bytes, p->compute_bytes, p->logits_bytes, p->small_bytes,
                      p->staging_bytes, p->load_peak_bytes, p->n_ctx);
+        for (uint32_t d = 0; d < cache->n_devices; d++)
+            bt_text_addf(text, " %" PRIu64 " %" PRIu64, p->device_kv_bytes[d], p->device_compute_bytes[d]);
+        bt_text_add(text, "\n");
     }
 }
 

@@ -8,8 +8,8 @@
  * Two arenas: one for what is read on the way, freed at the end, and one that holds the facts and lives as long as they
  * do. Both are capped; the caps are many times what the largest published model needs (a thousand-tensor model holds
  * about 0.3 MiB) and a few times what our own limits allow, so that only a file made for it meets them.
- * Nothing of the data is read, and no pointer leads from the facts to anything else.
- */
+ * Nothing of the data is read, and no pointer leads from the facts to anything else; those of a split lead to what it
+ * was made of. */
 #include "burthen.h"
 
 #include "base/arena.h"
@@ -118,9 +118,8 @@ static bt_status check_vocab(bt_facts *f, const char *name, bt_error *err) {
                    table->ne[0], table->ne[1], f->n_embd, f->n_vocab);
 }
 
-/* What follows from the tensors and the shape: roles, experts, units and the sums of bytes. */
+/* What follows from the tensors' roles: experts, units and the sums of bytes. */
 static bt_status derive(const char *name, bt_arena *scratch, bt_facts *f, bt_error *err) {
-    bt_roles_fill(f);
     BT_TRY(bt_experts_fill(f, f->arena, name, err));
     BT_TRY(bt_units_fill(f, f->arena, scratch, name, err));
     sum_bytes(f);
@@ -142,7 +141,72 @@ static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_erro
     BT_TRY(check_blocks(f, first->name, err));
     BT_TRY(check_vocab(f, first->name, err));
     BT_TRY(bt_attention_fill(first, f, f->arena, err));
+    bt_roles_fill(f);
     return derive(first->name, scratch, f, err);
+}
+
+/* ---- a split: the same tensors with other roles ---- */
+
+static bt_status check_split(const bt_facts *of, const bt_split *split, bt_error *err) {
+    uint32_t n = bt_split_blocks(split);
+    bool is_whole = n == of->n_block;
+    if (split->n_devices <= BT_DEVICE_MAX && n <= of->n_block && (is_whole || !split->head)) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "split", BT_MEASURE_ITEMS, n, of->n_block,
+                   "%" PRIu32 " blocks on %" PRIu32 " devices; the model has %" PRIu32 " blocks", n, split->n_devices,
+                   of->n_block);
+}
+
+/* Caches stand where their block does. */
+static void copy_kv(const bt_facts *of, bt_facts *f) {
+    uint32_t n_away = bt_split_blocks(&f->split);
+    for (uint32_t b = 0; b < of->n_block; b++)
+        f->kv[b] = b < n_away ? (bt_kv_block){0} : of->kv[b];
+}
+
+static bt_status split_fill(const bt_facts *of, const bt_split *split, bt_arena *scratch, bt_facts *f, bt_error *err) {
+    bt_arena *arena = f->arena;
+    BT_TRY(check_split(of, split, err));
+    *f = *of;
+    f->arena = arena;
+    f->split = *split;
+    f->n_units = f->n_unit_tensors = f->n_extents = f->n_expert_blocks = 0;
+    f->weight_bytes = f->small_bytes = 0;
+    f->tensors = bt_arena_array(arena, of->n_tensors, sizeof *f->tensors);
+    if (of->kv) f->kv = bt_arena_array(arena, of->n_block, sizeof *f->kv);
+    if (!f->tensors || (of->kv && !f->kv)) return bt_model_no_room(of->path, err);
+    memcpy(f->tensors, of->tensors, of->n_tensors * sizeof *f->tensors);
+    if (of->kv) copy_kv(of, f);
+    bt_roles_split(f);
+    BT_TRY(derive(of->path, scratch, f, err));
+    f->arena_bytes = bt_sat_add_u64(f->arena_bytes, of->arena_bytes); /* both stay */
+    return BT_OK;
+}
+
+uint64_t bt_facts_upload_bytes(const bt_facts *facts) {
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < facts->n_tensors; i++)
+        if (facts->tensors[i].device > 0) largest = bt_max_u64(largest, facts->tensors[i].bytes);
+    return largest;
+}
+
+bt_status bt_facts_split(const bt_facts *of, const bt_split *split, bt_facts **ret_facts, bt_error *err) {
+    bt_arena *arena = bt_arena_open(FACTS_MAX_BYTES, ARENA_BLOCK_BYTES);
+    bt_arena *scratch = bt_arena_open(SCRATCH_MAX_BYTES, ARENA_BLOCK_BYTES);
+    bt_facts *facts = arena ? bt_arena_alloc(arena, sizeof *facts) : NULL;
+    bt_status status = BT_OK;
+    if (facts && scratch) {
+        facts->arena = arena;
+        status = split_fill(of, split, scratch, facts, err);
+    } else {
+        status = bt_model_no_room(of->path, err);
+    }
+    bt_arena_close(scratch);
+    if (status != BT_OK) {
+        bt_arena_close(arena);
+        return status;
+    }
+    *ret_facts = facts;
+    return BT_OK;
 }
 
 bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err) {

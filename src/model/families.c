@@ -56,6 +56,7 @@ static const bt_family families[] = {
     PLAIN("grovemoe"),
     PLAIN("hunyuan-dense"),
     PLAIN("hunyuan-moe"),
+    PLAIN("hy_v3"),
     PLAIN("internlm2"),
     PLAIN("jais"),
     PLAIN("jais2"),

@@ -89,6 +89,66 @@ void bt_roles_fill(bt_facts *facts) {
         facts->tensors[i].role = role_of(facts, &facts->tensors[i]);
 }
 
+/* ---- a split ---- */
+
+uint32_t bt_split_blocks(const bt_split *split) {
+    uint64_t n = 0;
+    for (uint32_t d = 0; d < split->n_devices && d < BT_DEVICE_MAX; d++)
+        n += split->n_blocks[d];
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+/* 1 + the device of a block; 0: the host. */
+static uint8_t device_of_block(const bt_split *split, uint32_t block) {
+    uint32_t end = 0;
+    for (uint32_t d = 0; d < split->n_devices; d++) {
+        end += split->n_blocks[d];
+        if (block < end) return (uint8_t)(d + 1);
+    }
+    return 0;
+}
+
+/* The last device that has blocks: libllama's output layer follows the last block. */
+static uint8_t last_device(const bt_split *split) {
+    uint8_t last = 0;
+    for (uint32_t d = 0; d < split->n_devices; d++)
+        if (split->n_blocks[d] > 0) last = (uint8_t)(d + 1);
+    return last;
+}
+
+/* Tensors of experts, by the names that llama.cpp's --n-cpu-moe looks for (common/common.h, LLM_FFN_EXPS_REGEX). */
+bool bt_tensor_is_of_experts(const bt_tensor *tensor) {
+    static const char *const names[] = {"ffn_gate_exps",   "ffn_up_exps",   "ffn_down_exps",   "ffn_gate_up_exps",
+                                        "ffn_gate_chexps", "ffn_up_chexps", "ffn_down_chexps", "ffn_gate_up_chexps"};
+    const char *part = part_name(tensor);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (starts_with(part, names[i])) return true;
+    return false;
+}
+
+/* Rope tables are copied to where they are used, and small. */
+bool bt_tensor_goes_with_head(const bt_tensor *tensor) {
+    if (tensor->block >= 0 || starts_with(tensor->name, "rope_")) return false;
+    return tensor->role == BT_ROLE_TIED || !is_row_table(tensor);
+}
+
+static uint8_t device_of(const bt_split *split, const bt_tensor *t) {
+    if (t->block < 0) return split->head && bt_tensor_goes_with_head(t) ? last_device(split) : 0;
+    if ((uint32_t)t->block < split->n_cpu_moe && bt_tensor_is_of_experts(t)) return 0;
+    return device_of_block(split, (uint32_t)t->block);
+}
+
+void bt_roles_split(bt_facts *facts) {
+    for (uint32_t i = 0; i < facts->n_tensors; i++) {
+        bt_tensor *t = &facts->tensors[i];
+        if (t->role == BT_ROLE_UNUSED) continue;
+        uint8_t device = device_of(&facts->split, t);
+        if (device == 0) continue;
+        t->device = device;
+        t->role = t->role == BT_ROLE_TIED ? BT_ROLE_TABLE : BT_ROLE_AWAY; /* the host still looks rows up */
+    }
+}
+
 bt_unit_kind bt_role_kind(const bt_tensor *tensor) {
     static const char *const mixers[] = {"attn",    "ssm_",    "shortconv", "time_mix",
                                          "indexer", "hc_attn", "vis_attn",  "cross_attn"};

@@ -92,6 +92,7 @@ static bt_status read_blocks(shape *s, bt_error *err) {
     /* graniteswitch keeps a router in that block, and uses it */
     if (strcmp(s->facts->arch, "graniteswitch") == 0) n_mtp = 0;
     s->facts->n_block = s->n_block_all - n_mtp;
+    s->facts->n_block_all = s->n_block_all;
     return BT_OK;
 }
 

@@ -52,30 +52,41 @@ static uint64_t padded(uint64_t elements) {
     return (bytes + CACHE_ALIGN - 1) / CACHE_ALIGN * CACHE_ALIGN;
 }
 
+static uint64_t block_state_bytes(const bt_kv_block *kv, uint64_t n_parallel) {
+    return padded(n_parallel * kv->conv_width) + padded(n_parallel * kv->ssm_width);
+}
+
 uint64_t bt_kv_state_bytes(const bt_facts *facts, uint32_t n_parallel) {
     uint64_t n = n_parallel > 0 ? n_parallel : 1;
     uint64_t sum = 0;
     for (uint32_t b = 0; facts->kv && b < facts->n_block; b++)
-        sum = bt_sat_add_u64(sum, padded(n * facts->kv[b].conv_width) + padded(n * facts->kv[b].ssm_width));
+        sum = bt_sat_add_u64(sum, block_state_bytes(&facts->kv[b], n));
     return sum;
 }
 
-bool bt_kv_price(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ctx, uint32_t n_ubatch,
-                 uint64_t *ret_bytes) {
+bool bt_kv_block_price(const bt_facts *facts, uint32_t block, const bt_wishes *wishes, uint32_t n_ctx,
+                       uint32_t n_ubatch, uint64_t *ret_bytes) {
     uint32_t n_parallel = wishes->n_parallel > 0 ? wishes->n_parallel : 1;
     uint64_t streams = bt_kv_streams(wishes);
     uint64_t share = (n_ctx / streams + BT_CTX_ALIGN - 1) / BT_CTX_ALIGN * BT_CTX_ALIGN;
     uint64_t cells = share * streams;
-    uint64_t sum = bt_kv_state_bytes(facts, n_parallel);
+    const bt_kv_block *kv = &facts->kv[block];
+    uint64_t cell = 0;
+    uint64_t bytes = 0;
+    if (!bt_kv_cell_bytes(facts, kv, wishes, &cell)) return false;
+    if (kv->window > 0)
+        cells = bt_min_u64(cells, bt_kv_window_cells(kv->window, n_ubatch, n_parallel, wishes->kv_unified));
+    if (!bt_mul_u64(cell, cells, &bytes)) return false;
+    return bt_add_u64(bytes, block_state_bytes(kv, n_parallel), ret_bytes);
+}
+
+bool bt_kv_price(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ctx, uint32_t n_ubatch,
+                 uint64_t *ret_bytes) {
+    uint64_t sum = 0;
     for (uint32_t b = 0; b < facts->n_block; b++) {
-        const bt_kv_block *block = &facts->kv[b];
-        uint64_t cell = 0;
         uint64_t bytes = 0;
-        if (!bt_kv_cell_bytes(facts, block, wishes, &cell)) return false;
-        uint64_t held = cells;
-        if (block->window > 0)
-            held = bt_min_u64(cells, bt_kv_window_cells(block->window, n_ubatch, n_parallel, wishes->kv_unified));
-        if (!bt_mul_u64(cell, held, &bytes) || !bt_add_u64(sum, bytes, &sum)) return false;
+        if (!bt_kv_block_price(facts, b, wishes, n_ctx, n_ubatch, &bytes) || !bt_add_u64(sum, bytes, &sum))
+            return false;
     }
     *ret_bytes = sum;
     return true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_mixture.c: a mixture of experts over slots has the logits of one that is wholly in memory, to the bit.
  *
- * Models of random weights, whose experts are whole pages long or of odd lengths; prompts whose experts are more than
- * the slots, single tokens, two sequences in one batch; beside other weights that stream. What was asked for is
- * recorded and replayed through a cache written anew: hits, misses and bytes must be the same. Where calls can be made
- * to fail, a read that fails in the middle of a pass fails that pass and nothing after it. Cases X7, X10 and X13 of
- * research notes, seed 3. */
+ * Models of random weights, whose experts are whole pages long or of odd lengths, in three parts or two; prompts whose
+ * experts are more than the slots, single tokens, two sequences in one batch; beside other weights that stream. What
+ * was asked for is recorded and replayed through a cache written anew: hits, misses and bytes must be the same. Where
+ * calls can be made to fail, a read that fails in the middle of a pass fails that pass and nothing after it. Cases X7,
+ * X10 and X13 of research notes, seed 3. */
 #include "base/fault.h"
 #include "base/heap.h"
 #include "engine/session.h"
@@ -48,6 +48,7 @@ static const form forms[] = {
     {"pages", "qwen3moe", F16, 64},  /* 32,768 bytes: 8 pages */
     {"odd", "qwen3moe", Q8_0, 96},   /* 26,112 bytes */
     {"small", "qwen3moe", Q4_0, 64}, /* 9,216 bytes */
+    {"fused", "hy_v3", Q8_0, 96},    /* gate and up are one matrix; an expert that is always used stands beside */
 };
 #define N_FORMS (sizeof forms / sizeof *forms)
 
@@ -86,9 +87,16 @@ static void list_tensors(const form *m) {
         add_block(b, "attn_output", F16, N_EMBD, N_EMBD, 1);
         add_block(b, "ffn_norm", F32, N_EMBD, 0, 1);
         add_block(b, "ffn_gate_inp", F32, N_EMBD, N_EXPERT, 1);
-        add_block(b, "ffn_gate_exps", m->type, N_EMBD, m->n_ff, N_EXPERT);
-        add_block(b, "ffn_up_exps", m->type, N_EMBD, m->n_ff, N_EXPERT);
         add_block(b, "ffn_down_exps", m->type, m->n_ff, N_EMBD, N_EXPERT);
+        if (strcmp(m->arch, "hy_v3") == 0) {
+            add_block(b, "ffn_gate_up_exps", m->type, N_EMBD, UINT64_C(2) * m->n_ff, N_EXPERT);
+            add_block(b, "ffn_gate_shexp", m->type, N_EMBD, m->n_ff, 1);
+            add_block(b, "ffn_up_shexp", m->type, N_EMBD, m->n_ff, 1);
+            add_block(b, "ffn_down_shexp", m->type, m->n_ff, N_EMBD, 1);
+        } else {
+            add_block(b, "ffn_gate_exps", m->type, N_EMBD, m->n_ff, N_EXPERT);
+            add_block(b, "ffn_up_exps", m->type, N_EMBD, m->n_ff, N_EXPERT);
+        }
     }
     add("output_norm.weight", F32, N_EMBD, 0, 1);
     add("output.weight", F16, N_EMBD, N_VOCAB, 1);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Mixtures of experts of four families, under four budgets: the text is llama.cpp's, the peak is within the plan, and what
-the plan says of experts is what happens. Random weights; the shapes are those of OLMoE, Qwen3-MoE, Mixtral and gpt-oss,
-smaller. Bits and the cache itself: test_mixture.c, tests/unit/test_experts.c."""
+"""Mixtures of experts of five families, under four budgets: the text is llama.cpp's, the peak is within the plan, and what
+the plan says of experts is what happens. Random weights; the shapes are those of OLMoE, Qwen3-MoE, Mixtral, gpt-oss and
+Hy-V3 (gate and up of an expert in one matrix, an expert that is always used, a first block without experts), smaller. Bits and the cache itself: test_mixture.c, tests/unit/test_experts.c."""
 
 import json
 import os
@@ -34,6 +34,8 @@ SHAPES = {
     "gpt-oss": random_model.Shape("gpt-oss", blocks=4, embd=576, ff=576, heads=8, kv_heads=2, head_dim=64, ctx=2048,
                                   window=128, experts=16, experts_used=4,
                                   kind_of=lambda name: "mxfp4" if "exps" in name else "q8_0"),
+    "hy-v3": random_model.Shape("hy_v3", blocks=4, embd=512, ff=256, heads=8, kv_heads=2, head_dim=64, ctx=2048,
+                                tied=False, experts=32, experts_used=4, kind_of=q4_but("q4_K")),
 }
 
 

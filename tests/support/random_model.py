@@ -164,6 +164,8 @@ class Family:
     windows: bool = False
     experts: bool = False
     expert_bias: bool = False  # of the router and of each expert
+    fused_experts: bool = False  # gate and up of an expert are one matrix; beside them an expert that is always used,
+    # a bias that only chooses, and a first block without any (hy_v3)
     sinks: bool = False  # a number for each head that attention may go to instead
     tied: bool | None = None  # None: either
 
@@ -174,6 +176,7 @@ FAMILIES = {
     "qwen2": Family(qkv_bias=True),
     "qwen3": Family(free_heads=True, qk_norm="head"),
     "qwen3moe": Family(free_heads=True, qk_norm="head", experts=True),
+    "hy_v3": Family(free_heads=True, qk_norm="head", experts=True, fused_experts=True),
     "olmoe": Family(qk_norm="all", experts=True, own_kv_heads=False, tied=False),
     "gpt-oss": Family(free_heads=True, qkv_bias=True, out_bias=True, windows=True, experts=True, expert_bias=True,
                       sinks=True, ffn_norm=False, tied=False),
@@ -285,7 +288,13 @@ def feed_forward(shape, family, block):
         parts.append(("ffn_norm.weight", (shape.embd,)))
         if family.layer_norm:
             parts.append(("ffn_norm.bias", (shape.embd,)))
-    if family.experts:
+    if family.fused_experts and block > 0:
+        n = shape.experts
+        return parts + [("ffn_gate_inp.weight", (shape.embd, n)), ("exp_probs_b", (n,)),
+                        ("ffn_gate_up_exps.weight", (shape.embd, 2 * ff, n)), ("ffn_down_exps.weight", (ff, shape.embd, n)),
+                        ("ffn_gate_shexp.weight", (shape.embd, ff)), ("ffn_up_shexp.weight", (shape.embd, ff)),
+                        ("ffn_down_shexp.weight", (ff, shape.embd))]
+    if family.experts and not family.fused_experts:
         n = shape.experts
         parts += [("ffn_gate_inp.weight", (shape.embd, n)), ("ffn_gate_exps.weight", (shape.embd, ff, n)),
                   ("ffn_up_exps.weight", (shape.embd, ff, n)), ("ffn_down_exps.weight", (ff, shape.embd, n))]
@@ -329,7 +338,7 @@ def kind_of(shape, name, dimensions):
 
 def deviation_of(name, dimensions):
     """A power of two, so that few pools serve all tensors."""
-    if name.endswith(".bias"):
+    if name.endswith((".bias", "_probs_b")):
         return 1 / 64
     if "_embd" in name:
         return 1 / 64  # little beside what blocks add, or a tied head would find the token that went in

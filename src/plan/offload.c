@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * offload.c: a prefix of the blocks on devices, priced to the byte (docs/design.md P5-P7).
+ *
+ *     blocks   0 1 2 3 4 5 | 6 7 8 9 | 10 11 12 ... n - 1 | what is outside the blocks
+ *              device 0      device 1   host                 host, unless all blocks are on devices
+ *
+ * Devices are filled one after another, each with as many blocks as its budget holds beside its fixed cost (context and
+ * graph): as few crossings as can be, and a device whose fixed cost leaves no room for a block is left out. With shares
+ * (--tensor-split) blocks are dealt out by them instead. A block costs its tensors, each with the padding a device may
+ * add, and its part of the caches at the whole context.
+ *
+ * auto takes the most blocks that fit. Of a mixture of experts everything but experts comes first: it is used by every
+ * token, and experts are not; then as many blocks' experts as there is room for, the last blocks first, which is what
+ * --n-cpu-moe says. What is outside the blocks goes with the last block or not at all, so at n blocks it either fits as
+ * well, or the last block stays with the host too.
+ *
+ * A number that was asked for is never changed: where it does not fit, that is a refusal. Where a device does not say
+ * what it has, auto refuses, since nothing can be promised; a number is left to the device's own allocator. */
+#include "plan/offload.h"
+
+#include "base/error.h"
+#include "base/size.h"
+#include "model/roles.h"
+#include "plan/costs.h"
+#include "plan/price.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+/* What a device may add to a tensor: CUDA pads the last row of a quantised matrix to 512 elements (ggml-cuda.cu,
+ * MATRIX_ROW_PADDING: 544 bytes at most) and aligns to 128. */
+#define TENSOR_PADDING_BYTES UINT64_C(1024)
+/* CUDA's context with cuBLAS and its workspace takes 300 to 600 MB of a card (research notes, llama.cpp, section 3). */
+#define CUDA_CONTEXT_BYTES (450 * MIB)
+
+/* ---- offers ---- */
+
+bt_known bt_offer_budget(bt_known named_bytes, const bt_pool *pool) {
+    if (named_bytes.known) return named_bytes;
+    if (pool->state != BT_READING_REPORTED) return (bt_known){0};
+    return (bt_known){true, pool->free_bytes / 4 * 3};
+}
+
+static uint64_t context_bytes(const bt_pool *pool) {
+    bool is_cuda = strncmp(pool->name, "CUDA", 4) == 0 || strncmp(pool->name, "ROCm", 4) == 0;
+    return is_cuda ? CUDA_CONTEXT_BYTES : 0;
+}
+
+static void offer_fill(const bt_pool *pool, bt_known named_bytes, const char *named_by, bt_offer *ret) {
+    *ret = (bt_offer){.pool = *pool, .context_bytes = context_bytes(pool)};
+    ret->budget_bytes = bt_offer_budget(named_bytes, pool);
+    if (named_bytes.known)
+        (void)snprintf(ret->budget_source, sizeof ret->budget_source, "%s", named_by);
+    else if (ret->budget_bytes.known)
+        (void)snprintf(ret->budget_source, sizeof ret->budget_source, "three quarters of %s free",
+                       BT_SIZE(pool->free_bytes));
+    else
+        (void)snprintf(ret->budget_source, sizeof ret->budget_source, "unmeasured");
+}
+
+static const bt_pool *find_pool(const bt_machine *machine, const char *name) {
+    for (uint32_t i = 1; i < machine->n_pools; i++)
+        if (strcmp(machine->pools[i].name, name) == 0) return &machine->pools[i];
+    return NULL;
+}
+
+static bt_status unknown_device(const bt_machine *machine, const char *name, bt_error *err) {
+    char names[200] = "";
+    size_t n = 0;
+    for (uint32_t i = 1; i < machine->n_pools && n + 34 < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 1 ? ", " : "", machine->pools[i].name);
+    return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_NONE, 0, 0, "there is no device %s; there %s%s", name,
+                   names[0] ? "are: " : "is none beside the host", names);
+}
+
+/* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other. */
+static bool is_offered(const bt_machine *machine, const bt_pool *pool) {
+    if (pool->state == BT_READING_ABSENT || pool->kind == BT_POOL_ACCEL) return false;
+    if (pool->kind != BT_POOL_IGPU) return true;
+    for (uint32_t i = 1; i < machine->n_pools; i++)
+        if (machine->pools[i].kind == BT_POOL_GPU && machine->pools[i].state != BT_READING_ABSENT) return false;
+    return true;
+}
+
+static void main_first(bt_offer offers[BT_DEVICE_MAX], uint32_t main_gpu) {
+    bt_offer first = offers[main_gpu];
+    memmove(&offers[1], &offers[0], main_gpu * sizeof *offers);
+    offers[0] = first;
+}
+
+bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_offer ret_offers[BT_DEVICE_MAX],
+                         uint32_t *ret_n, bt_error *err) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < wishes->n_devices; i++) {
+        const bt_device_wish *wish = &wishes->devices[i];
+        const bt_pool *pool = find_pool(machine, wish->name);
+        if (!pool) return unknown_device(machine, wish->name, err);
+        bt_known bytes = wish->budget_bytes.known ? wish->budget_bytes : wishes->gpu_mem_bytes;
+        offer_fill(pool, bytes, wish->budget_bytes.known ? "--device" : "BURTHEN_GPU_MEM", &ret_offers[n++]);
+    }
+    for (uint32_t i = 1; wishes->n_devices == 0 && !wishes->no_devices && i < machine->n_pools; i++) {
+        const bt_pool *pool = &machine->pools[i];
+        if (!is_offered(machine, pool) || n == BT_DEVICE_MAX) continue;
+        offer_fill(pool, wishes->gpu_mem_bytes, "BURTHEN_GPU_MEM", &ret_offers[n++]);
+    }
+    *ret_n = n;
+    if (wishes->main_gpu > 0 && wishes->main_gpu >= n && n > 0)
+        return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_ITEMS, wishes->main_gpu, n - 1,
+                       "--main-gpu %" PRIu32 ", but the last of %" PRIu32 " devices is %" PRIu32, wishes->main_gpu, n,
+                       n - 1);
+    if (wishes->n_tensor_splits > n && n > 0)
+        return bt_fail(err, BT_E_ARG, "tensor_split", BT_MEASURE_ITEMS, wishes->n_tensor_splits, n,
+                       "--tensor-split has %" PRIu32 " shares for %" PRIu32 " devices", wishes->n_tensor_splits, n);
+    if (wishes->n_tensor_splits == 0 && n > 0) main_first(ret_offers, wishes->main_gpu);
+    return BT_OK;
+}
+
+uint32_t bt_offload_prefix(uint64_t budget_bytes, const uint64_t *block_bytes, uint32_t n_blocks,
+                           uint64_t reserve_bytes) {
+    uint64_t sum = reserve_bytes;
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        sum = bt_sat_add_u64(sum, block_bytes[b]);
+        if (sum > budget_bytes || sum == UINT64_MAX) return b;
+    }
+    return n_blocks;
+}
+
+/* ---- what blocks cost ---- */
+
+typedef struct prices {
+    uint64_t dense[BT_BLOCK_MAX], experts[BT_BLOCK_MAX], kv[BT_BLOCK_MAX];
+    uint64_t head, compute;
+    uint32_t n_blocks;
+    bool has_experts;
+} prices;
+
+/* On a device of its own everything of the model is away: device says where a tensor would stand. */
+static void add_weights(const bt_facts *whole, prices *p) {
+    for (uint32_t i = 0; i < whole->n_tensors; i++) {
+        const bt_tensor *t = &whole->tensors[i];
+        uint64_t bytes = bt_sat_add_u64(t->bytes, TENSOR_PADDING_BYTES);
+        if (t->role == BT_ROLE_UNUSED) continue;
+        if (t->block < 0) {
+            if (bt_tensor_goes_with_head(t)) p->head = bt_sat_add_u64(p->head, bytes);
+            continue;
+        }
+        uint64_t *sum = bt_tensor_is_of_experts(t) ? &p->experts[t->block] : &p->dense[t->block];
+        *sum = bt_sat_add_u64(*sum, bytes);
+        p->has_experts |= sum == &p->experts[t->block];
+    }
+}
+
+static bt_status price_all(const bt_offload_ask *ask, prices *p, bt_error *err) {
+    const bt_facts *facts = ask->facts;
+    *p = (prices){.n_blocks = facts->n_block};
+    add_weights(facts, p);
+    for (uint32_t b = 0; facts->kv_known && b < facts->n_block; b++)
+        if (!bt_kv_block_price(facts, b, ask->wishes, ask->n_ctx, ask->n_ubatch, &p->kv[b]))
+            return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_NONE, 0, 0,
+                           "the cache of block %" PRIu32 " does not fit in 64 bits", b);
+    bt_cost cost = bt_compute_cost(facts, ask->wishes, ask->n_ubatch, ask->wishes->n_threads);
+    p->compute = bt_sat_add_u64(cost.fixed_bytes,
+                                bt_sat_mul_u64(bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes), ask->n_ctx));
+    return BT_OK;
+}
+
+static uint64_t block_bytes(const prices *p, uint32_t block, uint32_t n_cpu_moe) {
+    uint64_t bytes = bt_sat_add_u64(p->dense[block], p->kv[block]);
+    return block < n_cpu_moe ? bytes : bt_sat_add_u64(bytes, p->experts[block]);
+}
+
+static uint64_t compute_bytes(const bt_offload_ask *ask, const prices *p, uint32_t offer) {
+    return ask->compute_bytes && ask->compute_bytes[offer] > 0 ? ask->compute_bytes[offer] : p->compute;
+}
+
+static uint64_t budget_of(const bt_offer *offer) {
+    return offer->budget_bytes.known ? offer->budget_bytes.value : UINT64_MAX;
+}
+
+/* ---- dealing out ---- */
+
+typedef struct deal {
+    uint32_t n_blocks[BT_DEVICE_MAX]; /* of each offer */
+    uint32_t n;                       /* blocks in all */
+    bool head;
+    uint32_t n_cpu_moe;
+    bool fits;
+    uint64_t need_bytes; /* of the first that is over, */
+    uint32_t over;       /* which is this offer */
+} deal;
+
+static uint64_t deal_bytes(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
+                           bool with_head) {
+    uint64_t bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
+    for (uint32_t b = first; b < first + d->n_blocks[offer]; b++)
+        bytes = bt_sat_add_u64(bytes, block_bytes(p, b, d->n_cpu_moe));
+    return with_head ? bt_sat_add_u64(bytes, p->head) : bytes;
+}
+
+static uint32_t last_used(const bt_offload_ask *ask, const deal *d) {
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < ask->n_offers; i++)
+        if (d->n_blocks[i] > 0) last = i;
+    return last;
+}
+
+static void deal_check(const bt_offload_ask *ask, const prices *p, deal *d) {
+    uint32_t first = 0, last = last_used(ask, d);
+    d->fits = true;
+    for (uint32_t i = 0; i < ask->n_offers && d->fits; i++) {
+        if (d->n_blocks[i] == 0) continue;
+        d->need_bytes = deal_bytes(ask, p, d, i, first, d->head && i == last);
+        d->fits = d->need_bytes <= budget_of(&ask->offers[i]);
+        d->over = i;
+        first += d->n_blocks[i];
+    }
+}
+
+/* As many of the first n blocks as fit one device after another. */
+static void deal_in_order(const bt_offload_ask *ask, const prices *p, uint32_t n, deal *d) {
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < ask->n_offers; i++) {
+        uint64_t bytes = bt_sat_add_u64(ask->offers[i].context_bytes, compute_bytes(ask, p, i));
+        d->n_blocks[i] = 0;
+        while (next < n) {
+            bytes = bt_sat_add_u64(bytes, block_bytes(p, next, d->n_cpu_moe));
+            if (bytes > budget_of(&ask->offers[i])) break;
+            d->n_blocks[i]++;
+            next++;
+        }
+    }
+    d->n = next;
+}
+
+/* As libllama deals out layers: block b of n to the first device whose share of all ends beyond b / n. */
+static void deal_by_shares(const bt_offload_ask *ask, uint32_t n, deal *d) {
+    const bt_wishes *w = ask->wishes;
+    uint64_t all = 0, end = 0;
+    for (uint32_t i = 0; i < w->n_tensor_splits; i++)
+        all += w->tensor_split_milli[i];
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < ask->n_offers; i++) {
+        end += i < w->n_tensor_splits ? w->tensor_split_milli[i] : 0;
+        d->n_blocks[i] = 0;
+        while (next < n && (uint64_t)next * all < end * n) {
+            d->n_blocks[i]++;
+            next++;
+        }
+    }
+    d->n = n;
+}
+
+static deal deal_make(const bt_offload_ask *ask, const prices *p, uint32_t n, uint32_t n_cpu_moe) {
+    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks};
+    if (ask->wishes->n_tensor_splits > 0)
+        deal_by_shares(ask, n, &d);
+    else
+        deal_in_order(ask, p, n, &d);
+    if (d.n == n) {
+        deal_check(ask, p, &d);
+        return d;
+    }
+    /* The rest goes where the last ones went, for the sentence that refuses it. */
+    d.n_blocks[last_used(ask, &d)] += n - d.n;
+    d.n = n;
+    deal_check(ask, p, &d);
+    return d;
+}
+
+/* ---- choosing ---- */
+
+static uint32_t moe_wished(const bt_offload_ask *ask, const prices *p) {
+    if (ask->wishes->cpu_moe == BT_LAYERS_ALL) return p->n_blocks;
+    return ask->wishes->cpu_moe == BT_LAYERS_COUNT ? (uint32_t)bt_min_u64(ask->wishes->n_cpu_moe, p->n_blocks) : 0;
+}
+
+/* The most blocks that fit with the experts of so many on the host. */
+static deal most(const bt_offload_ask *ask, const prices *p, uint32_t n_cpu_moe) {
+    uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
+    for (;; n--) {
+        deal d = deal_make(ask, p, n, n_cpu_moe);
+        if (d.fits || n == 0) return d;
+    }
+}
+
+static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
+    bool fixed = ask->wishes->cpu_moe != BT_LAYERS_AUTO || !p->has_experts;
+    if (fixed) return most(ask, p, moe_wished(ask, p));
+    uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
+    for (uint32_t n_cpu_moe = 0; n_cpu_moe <= n; n_cpu_moe++) {
+        deal d = deal_make(ask, p, n, n_cpu_moe);
+        if (d.fits) return d;
+    }
+    return most(ask, p, p->n_blocks);
+}
+
+static const bt_offer *first_failed(const bt_offload_ask *ask) {
+    for (uint32_t i = 0; i < ask->n_offers; i++)
+        if (!ask->offers[i].budget_bytes.known) return &ask->offers[i];
+    return NULL;
+}
+
+static void refuse_query(const bt_offer *offer, bt_refusal *ret) {
+    (void)snprintf(ret->code, sizeof ret->code, "device_query");
+    (void)snprintf(ret->message, sizeof ret->message,
+                   "%.31s does not say how much memory it has (%.100s), so blocks cannot be chosen for it; --device "
+                   "%.31s=SIZE names a size",
+                   offer->pool.name, offer->pool.reason, offer->pool.name);
+    ret->n_changes = 1;
+    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
+    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "0");
+}
+
+static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal *d, bt_refusal *ret) {
+    const bt_offer *offer = &ask->offers[d->over];
+    deal less = most(ask, p, d->n_cpu_moe);
+    (void)snprintf(ret->code, sizeof ret->code, "device_memory");
+    (void)snprintf(ret->message, sizeof ret->message,
+                   "%" PRIu32 " blocks on %.31s need %s, its budget is %s (%.60s): %s short; %" PRIu32 " fit",
+                   d->n_blocks[d->over], offer->pool.name, BT_SIZE(d->need_bytes), BT_SIZE(budget_of(offer)),
+                   offer->budget_source, BT_SIZE(bt_sat_sub_u64(d->need_bytes, budget_of(offer))), less.n);
+    ret->need_bytes = d->need_bytes;
+    ret->have_bytes = budget_of(offer);
+    ret->n_changes = 1;
+    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
+    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "%" PRIu32, less.n);
+}
+
+/* ---- the answer ---- */
+
+static void device_fill(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
+                        bt_device_plan *ret) {
+    const bt_offer *of = &ask->offers[offer];
+    *ret = (bt_device_plan){.kind = of->pool.kind,
+                            .state = of->pool.state,
+                            .shares_host = of->pool.shares_host,
+                            .n_blocks = d->n_blocks[offer],
+                            .compute_bytes = compute_bytes(ask, p, offer),
+                            .context_bytes = of->context_bytes,
+                            .budget_bytes = of->budget_bytes};
+    memcpy(ret->name, of->pool.name, sizeof ret->name);
+    memcpy(ret->reason, of->pool.reason, sizeof ret->reason);
+    memcpy(ret->budget_source, of->budget_source, sizeof ret->budget_source);
+    ret->source = ask->compute_bytes ? BT_SOURCE_DRY_RUN : BT_SOURCE_FORMULA;
+    for (uint32_t b = first; b < first + ret->n_blocks; b++) {
+        uint64_t all = block_bytes(p, b, d->n_cpu_moe);
+        ret->kv_bytes = bt_sat_add_u64(ret->kv_bytes, p->kv[b]);
+        ret->weights_bytes = bt_sat_add_u64(ret->weights_bytes, bt_sat_sub_u64(all, p->kv[b]));
+    }
+    if (d->head && offer == last_used(ask, d)) ret->weights_bytes = bt_sat_add_u64(ret->weights_bytes, p->head);
+}
+
+static void fill(const bt_offload_ask *ask, const prices *p, const deal *d, bt_offload *ret) {
+    uint32_t first = 0;
+    bt_split *split = &ret->split;
+    for (uint32_t i = 0; i < ask->n_offers; i++) {
+        if (d->n_blocks[i] == 0) continue;
+        device_fill(ask, p, d, i, first, &ret->devices[split->n_devices]);
+        split->n_blocks[split->n_devices++] = d->n_blocks[i];
+        first += d->n_blocks[i];
+    }
+    split->head = d->n > 0 && d->head;
+    split->n_cpu_moe = p->has_experts ? (uint32_t)bt_min_u64(d->n_cpu_moe, d->n) : 0;
+}
+
+static void say_source(const bt_offload_ask *ask, const prices *p, const deal *d, char *text, size_t n_text) {
+    const bt_wishes *w = ask->wishes;
+    if (w->gpu_layers == BT_LAYERS_COUNT)
+        (void)snprintf(text, n_text, "--gpu-layers %" PRIu32, w->n_gpu_layers);
+    else if (w->gpu_layers == BT_LAYERS_ALL)
+        (void)snprintf(text, n_text, "--gpu-layers all");
+    else
+        (void)snprintf(text, n_text, "auto: %" PRIu32 " of %" PRIu32 " blocks fit", d->n, p->n_blocks);
+}
+
+bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, bt_refusal *ret_refusal,
+                            bt_error *err) {
+    const bt_wishes *w = ask->wishes;
+    prices p;
+    *ret_offload = (bt_offload){0};
+    *ret_refusal = (bt_refusal){0};
+    if (ask->n_offers == 0 || (w->gpu_layers == BT_LAYERS_COUNT && w->n_gpu_layers == 0)) return BT_OK;
+    BT_TRY(price_all(ask, &p, err));
+    const bt_offer *failed = first_failed(ask);
+    deal d = {0};
+    if (w->gpu_layers == BT_LAYERS_AUTO && failed) {
+        refuse_query(failed, ret_refusal);
+    } else if (w->gpu_layers == BT_LAYERS_AUTO) {
+        d = choose_auto(ask, &p);
+    } else {
+        uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);
+        d = deal_make(ask, &p, n, moe_wished(ask, &p));
+        if (!d.fits) refuse_memory(ask, &p, &d, ret_refusal);
+    }
+    fill(ask, &p, &d, ret_offload);
+    say_source(ask, &p, &d, ret_offload->source, sizeof ret_offload->source);
+    return BT_OK;
+}
+
+uint64_t bt_device_plan_bytes(const bt_device_plan *device) {
+    uint64_t sum = bt_sat_add_u64(device->weights_bytes, device->kv_bytes);
+    return bt_sat_add_u64(sum, bt_sat_add_u64(device->compute_bytes, device->context_bytes));
+}
+
+bool bt_offload_fits(const bt_offload *offload, uint32_t *ret_device) {
+    for (uint32_t i = 0; i < offload->split.n_devices; i++) {
+        const bt_device_plan *device = &offload->devices[i];
+        if (!device->budget_bytes.known || bt_device_plan_bytes(device) <= device->budget_bytes.value) continue;
+        *ret_device = i;
+        return false;
+    }
+    return true;
+}
