@@ -86,3 +86,12 @@ typedef struct bt_budget {
     char source[192];
 } bt_budget;
 bt_budget bt_budget_resolve(const bt_machine *machine, const bt_wishes *wishes);
+
+/* Of one device beyond the host (P5). */
+typedef struct bt_device_budget {
+    uint64_t bytes;      /* UINT64_MAX when FAILED or UNLIMITED: the device's own allocator decides. 0 when ABSENT */
+    bt_pool_state state; /* REPORTED: bytes bind, also when they are 0 */
+    char note[256];      /* said once; empty unless FAILED */
+} bt_device_budget;
+/* asked_bytes, when known, wins over any reading. */
+bt_device_budget bt_device_budget_resolve(bt_known asked_bytes, const bt_pool *reading);
