@@ -241,8 +241,7 @@ typedef struct bt_tensor {
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
     uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
-    /* 1 + the device of a split that holds it, or a copy of it beside the host's (a tied table's); 0: none does */
-    uint8_t device;
+    uint8_t device; /* 1 + the device of a split that holds it; 0: the host does */
     bt_layout layout;
 } bt_tensor;
 
@@ -311,7 +310,9 @@ typedef struct bt_shard {
 typedef struct bt_split {
     uint32_t n_devices; /* 0: everything is on the host */
     uint32_t n_blocks[BT_DEVICE_MAX];
-    bool head;          /* and on the last device what is outside the blocks, but for tables that are read by rows */
+    /* And on the last device what is outside the blocks, but for tables that are read by rows. A tied head is such a
+     * table, and libllama knows both uses of it by one name: it stays with the host. */
+    bool head;
     uint32_t n_cpu_moe; /* of the first n_cpu_moe blocks the experts are on the host all the same */
 } bt_split;
 uint32_t bt_split_blocks(const bt_split *split); /* on all devices; saturates */

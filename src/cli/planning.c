@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "cli/base_costs.h"
 #include "cli/drafting.h"
+#include "engine/devices.h"
 #include "engine/exact.h"
 #include "engine/speculate.h"
 #include "engine/speed.h"
@@ -84,8 +85,17 @@ bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
     return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
 }
 
+/* This machine, with the devices that llama.cpp can use on it; a recorded one has those that its files tell of. */
+static bt_status probe(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
+    BT_TRY(bt_machine_probe(options->root, ret_machine, err));
+    if (options->root[0]) return BT_OK;
+    BT_TRY(bt_devices_init(err));
+    bt_devices_read(ret_machine);
+    return BT_OK;
+}
+
 bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
-    if (!options->machine_file) return bt_machine_probe(options->root, ret_machine, err);
+    if (!options->machine_file) return probe(options, ret_machine, err);
     bt_text text;
     bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
     bt_error why = {0};

@@ -317,6 +317,7 @@ struct bt_device {
     struct ggml_backend backend;
     struct ggml_backend_event event;
     struct ggml_backend_buffer_type buft, host_buft;
+    char buft_name[24], host_buft_name[24]; /* libllama tells buffer types apart by name */
     bt_device_params params;
     bt_account *account;
     const bt_facts *facts;

@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "device/readings.h"
 #include "engine/model_file.h"
 #include "store/disk_speed.h"
 
@@ -22,6 +23,8 @@
 #include "llama.h"
 
 #include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PATTERN_MAX_BYTES (16u << 10) /* the numbers of two times 512 blocks */
@@ -35,6 +38,7 @@ struct bt_engine {
     bt_device *device;
     bt_account *stand_in_account; /* of all that stand in */
     bt_device *stand_ins[BT_DEVICE_MAX];
+    bt_pool devices_before[BT_DEVICE_MAX]; /* what devices said before anything was put on them */
     struct llama_model *model;
     bool checked;
     bt_engine_load load;
@@ -49,6 +53,21 @@ static bt_log_level level_of(enum ggml_log_level level) {
 
 /* libllama says only in its log that it was refused memory; without this a full machine looks like a broken file. */
 static _Atomic bool was_refused_memory;
+/* And which device it could not use: its last error, for a sentence of ours. */
+static pthread_mutex_t last_error_lock = PTHREAD_MUTEX_INITIALIZER;
+static char last_error[160];
+
+static void keep_error(const char *text, size_t n) {
+    pthread_mutex_lock(&last_error_lock);
+    (void)snprintf(last_error, sizeof last_error, "%.*s", (int)bt_min_u64(n, sizeof last_error - 1), text);
+    pthread_mutex_unlock(&last_error_lock);
+}
+
+void bt_engine_last_error(char text[160]) {
+    pthread_mutex_lock(&last_error_lock);
+    memcpy(text, last_error, sizeof last_error);
+    pthread_mutex_unlock(&last_error_lock);
+}
 
 static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
     (void)user;
@@ -56,6 +75,7 @@ static void log_from_llama(enum ggml_log_level level, const char *text, void *us
     if (strstr(text, "insufficient memory") || strstr(text, "bad_alloc")) was_refused_memory = true;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
+    if (n > 0 && level == GGML_LOG_LEVEL_ERROR) keep_error(text, n);
     if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
 }
 
@@ -177,7 +197,7 @@ static bt_status open_stand_ins(bt_engine *engine, bt_error *err) {
                                    .n_ubatch = 1,
                                    .budget_bytes = UINT64_MAX / 2,
                                    .measuring = true,
-                                   .stands_in = true};
+                                   .stands_in = i + 1};
         BT_TRY(bt_device_open(&params, &engine->stand_ins[i], err));
         bt_device_set_phase(engine->stand_ins[i], BT_PHASE_LOAD);
     }
@@ -252,6 +272,13 @@ static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
     return model;
 }
 
+static bt_status device_failure(const char *what, bt_error *err) {
+    char said[sizeof last_error];
+    bt_engine_last_error(said);
+    return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0, "a device cannot %s; llama.cpp says: %s", what,
+                   said[0] ? said : "nothing");
+}
+
 /* The reason nearest to the cause: ours, the file's, or that libllama said no. */
 static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *err) {
     bt_error found;
@@ -259,6 +286,7 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
         if (err) *err = found;
         return found.status;
     }
+    if (engine->params.devices) return device_failure("hold its blocks", err);
     if (was_refused_memory)
         return bt_fail(err, BT_E_NOMEM, "llama_load", BT_MEASURE_NONE, 0, 0,
                        "the system refused llama.cpp memory to load %s; look at ulimit -v and ulimit -d",
@@ -294,6 +322,8 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     BT_TRY(open_store(engine, err));
     BT_TRY(open_device(engine, err));
     BT_TRY(open_stand_ins(engine, err));
+    for (uint32_t i = 0; engine->params.devices && i < engine->params.facts->split.n_devices; i++)
+        bt_device_reading(engine->params.devices[i], &engine->devices_before[i]);
     uint64_t heap_before = bt_engine_heap_bytes(engine), start_ns = bt_os_now_ns();
     BT_TRY(load_model(engine, err));
     bt_os_memory memory;
@@ -353,6 +383,15 @@ struct llama_model *bt_engine_model(bt_engine *engine) {
 
 bt_device *bt_engine_device(bt_engine *engine) {
     return engine->device;
+}
+
+bt_known bt_engine_device_held_bytes(const bt_engine *engine, uint32_t device) {
+    bt_pool now;
+    const bt_pool *before = &engine->devices_before[device];
+    if (!engine->params.devices || before->state != BT_READING_REPORTED) return (bt_known){0};
+    bt_device_reading(engine->params.devices[device], &now);
+    if (now.state != BT_READING_REPORTED) return (bt_known){0};
+    return (bt_known){true, bt_sat_sub_u64(before->free_bytes, now.free_bytes)};
 }
 
 bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device) {

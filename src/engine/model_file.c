@@ -52,7 +52,7 @@ struct bt_model_file {
 
 static bool is_placed(const bt_model_file *file, const bt_tensor *tensor) {
     if (tensor->role == BT_ROLE_SMALL || tensor->role == BT_ROLE_UNUSED) return false;
-    return tensor->device == 0 || file->measuring; /* another device, which wants the bytes */
+    return tensor->role != BT_ROLE_AWAY || file->measuring; /* another device wants the bytes */
 }
 
 static int compare_pieces(const void *a, const void *b) {

@@ -93,6 +93,12 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     bool has_reason = bt_device_take_error(device, &found);
     if (has_reason && err) *err = found;
     if (has_reason) return found.status;
+    if (!session->context && bt_engine_facts(session->engine)->split.n_devices > 0) {
+        char said[160];
+        bt_engine_last_error(said);
+        return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0,
+                       "a device cannot hold a context; llama.cpp says: %s", said[0] ? said : "nothing");
+    }
     if (!session->context)
         return bt_fail(err, BT_E_UNSUPPORTED, "llama_context", BT_MEASURE_TOKENS, p->n_ctx, 0,
                        "llama.cpp cannot make a context of %u tokens for this model; --log-level debug shows why",

@@ -149,8 +149,8 @@ static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_erro
 
 static bt_status check_split(const bt_facts *of, const bt_split *split, bt_error *err) {
     uint32_t n = bt_split_blocks(split);
-    bool is_whole = n == of->n_block;
-    if (split->n_devices <= BT_DEVICE_MAX && n <= of->n_block && (is_whole || !split->head)) return BT_OK;
+    bool may_head = n == of->n_block && !of->tied_head;
+    if (split->n_devices <= BT_DEVICE_MAX && n <= of->n_block && (may_head || !split->head)) return BT_OK;
     return bt_fail(err, BT_E_ARG, "split", BT_MEASURE_ITEMS, n, of->n_block,
                    "%" PRIu32 " blocks on %" PRIu32 " devices; the model has %" PRIu32 " blocks", n, split->n_devices,
                    of->n_block);

@@ -128,8 +128,7 @@ bool bt_tensor_is_of_experts(const bt_tensor *tensor) {
 
 /* Rope tables are copied to where they are used, and small. */
 bool bt_tensor_goes_with_head(const bt_tensor *tensor) {
-    if (tensor->block >= 0 || starts_with(tensor->name, "rope_")) return false;
-    return tensor->role == BT_ROLE_TIED || !is_row_table(tensor);
+    return tensor->block < 0 && !starts_with(tensor->name, "rope_") && !is_row_table(tensor);
 }
 
 static uint8_t device_of(const bt_split *split, const bt_tensor *t) {
@@ -145,7 +144,7 @@ void bt_roles_split(bt_facts *facts) {
         uint8_t device = device_of(&facts->split, t);
         if (device == 0) continue;
         t->device = device;
-        t->role = t->role == BT_ROLE_TIED ? BT_ROLE_TABLE : BT_ROLE_AWAY; /* the host still looks rows up */
+        t->role = BT_ROLE_AWAY;
     }
 }
 

@@ -13,7 +13,7 @@
  * auto takes the most blocks that fit. Of a mixture of experts everything but experts comes first: it is used by every
  * token, and experts are not; then as many blocks' experts as there is room for, the last blocks first, which is what
  * --n-cpu-moe says. What is outside the blocks goes with the last block or not at all, so at n blocks it either fits as
- * well, or the last block stays with the host too.
+ * well, or the last block stays with the host too. A tied head always stays (bt_split).
  *
  * A number that was asked for is never changed: where it does not fit, that is a refusal. Where a device does not say
  * what it has, auto refuses, since nothing can be promised; a number is left to the device's own allocator. */
@@ -38,12 +38,6 @@
 
 /* ---- offers ---- */
 
-bt_known bt_offer_budget(bt_known named_bytes, const bt_pool *pool) {
-    if (named_bytes.known) return named_bytes;
-    if (pool->state != BT_READING_REPORTED) return (bt_known){0};
-    return (bt_known){true, pool->free_bytes / 4 * 3};
-}
-
 static uint64_t context_bytes(const bt_pool *pool) {
     bool is_cuda = strncmp(pool->name, "CUDA", 4) == 0 || strncmp(pool->name, "ROCm", 4) == 0;
     return is_cuda ? CUDA_CONTEXT_BYTES : 0;
@@ -51,7 +45,8 @@ static uint64_t context_bytes(const bt_pool *pool) {
 
 static void offer_fill(const bt_pool *pool, bt_known named_bytes, const char *named_by, bt_offer *ret) {
     *ret = (bt_offer){.pool = *pool, .context_bytes = context_bytes(pool)};
-    ret->budget_bytes = bt_offer_budget(named_bytes, pool);
+    bt_device_budget budget = bt_device_budget_resolve(named_bytes, pool);
+    ret->budget_bytes = (bt_known){budget.bytes != UINT64_MAX, budget.bytes};
     if (named_bytes.known)
         (void)snprintf(ret->budget_source, sizeof ret->budget_source, "%s", named_by);
     else if (ret->budget_bytes.known)
@@ -254,7 +249,7 @@ static void deal_by_shares(const bt_offload_ask *ask, uint32_t n, deal *d) {
 }
 
 static deal deal_make(const bt_offload_ask *ask, const prices *p, uint32_t n, uint32_t n_cpu_moe) {
-    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks};
+    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks && !ask->facts->tied_head};
     if (ask->wishes->n_tensor_splits > 0)
         deal_by_shares(ask, n, &d);
     else
