@@ -62,7 +62,8 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
     } else {
         bt_row(out, "Estimated KV", "%s", BT_SIZE(plan->ledger.bytes[BT_LINE_KV]));
     }
-    bt_row(out, "LM Head Mode", "%s (%s)", plan->head_resident ? "resident" : "streamed",
+    bool away = plan->offload && plan->offload->split.head;
+    bt_row(out, "LM Head Mode", "%s (%s)", away ? "on a device" : plan->head_resident ? "resident" : "streamed",
            BT_SIZE(plan->ledger.bytes[BT_LINE_HEAD]));
     bool ring_lowered = plan->n_slots == 1 && plan->wishes.n_buffers == 0;
     bt_row(out, "Streaming ring", "%u buffer%s (%s)%s", plan->n_slots, plan->n_slots == 1 ? "" : "s",
@@ -108,6 +109,7 @@ static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *fact
                BT_SIZE(bt_working_bytes(facts)));
         add_slots(out, plan, facts);
     }
+    bt_offload_rows(out, plan, facts);
     add_companion(out, "Draft model", &plan->draft);
     add_companion(out, "Projector", &plan->mmproj);
     if (plan->n_ctx_requested > 0) bt_row(out, "Context asked", "%u", plan->n_ctx_requested);
@@ -165,6 +167,7 @@ static void add_ledger(bt_text *out, const bt_plan *plan) {
         uint64_t left = plan->budget_bytes - plan->planned_bytes;
         bt_text_addf(out, "  %-18s %12s %16" PRIu64 "\n", "left", BT_SIZE(left), left);
     }
+    bt_offload_ledger(out, plan);
 }
 
 static void add_forecast(bt_text *out, const bt_plan *plan) {
