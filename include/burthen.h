@@ -404,7 +404,8 @@ typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, B
 typedef enum bt_speculate { BT_SPECULATE_AUTO, BT_SPECULATE_OFF, BT_SPECULATE_NGRAM, BT_SPECULATE_DRAFT } bt_speculate;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
 
-typedef enum bt_layers_kind { BT_LAYERS_AUTO, BT_LAYERS_ALL, BT_LAYERS_COUNT } bt_layers_kind;
+/* DEFAULT is AUTO, but that a device which does not say what it has is left out, where AUTO refuses. */
+typedef enum bt_layers_kind { BT_LAYERS_DEFAULT, BT_LAYERS_AUTO, BT_LAYERS_ALL, BT_LAYERS_COUNT } bt_layers_kind;
 
 #define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
 

@@ -95,15 +95,6 @@ bt_status bt_placing_make(const bt_cli_options *options, const bt_facts *whole, 
     return BT_OK;
 }
 
-static void refuse_measured(const bt_device_plan *device, bt_refusal *ret) {
-    uint64_t need = bt_device_plan_bytes(device);
-    *ret = (bt_refusal){.need_bytes = need, .have_bytes = device->budget_bytes.value};
-    (void)snprintf(ret->code, sizeof ret->code, "device_memory");
-    (void)snprintf(ret->message, sizeof ret->message, "%u blocks on %s need %s, its budget is %s (%.60s): %s short",
-                   device->n_blocks, device->name, BT_SIZE(need), BT_SIZE(device->budget_bytes.value),
-                   device->budget_source, BT_SIZE(need - device->budget_bytes.value));
-}
-
 static bool same_split(const bt_split *a, const bt_split *b) {
     bool same = a->n_devices == b->n_devices && a->head == b->head && a->n_cpu_moe == b->n_cpu_moe;
     for (uint32_t i = 0; same && i < a->n_devices; i++)
@@ -123,14 +114,12 @@ bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *mach
         offload->devices[i].source = BT_SOURCE_DRY_RUN;
     }
     bool fits = bt_offload_fits(offload, &over);
-    if (options->wishes.gpu_layers != BT_LAYERS_AUTO) {
-        if (!fits) refuse_measured(&offload->devices[over], &placed->refusal);
-        return BT_OK;
-    }
-    uint32_t n_max = fits ? UINT32_MAX : bt_split_blocks(&offload->split) - 1;
+    bool counted = options->wishes.gpu_layers == BT_LAYERS_COUNT || options->wishes.gpu_layers == BT_LAYERS_ALL;
+    uint32_t n_max = fits || counted ? UINT32_MAX : bt_split_blocks(&offload->split) - 1;
     bt_offload *other = bt_arena_alloc(arena, sizeof *other);
     if (!other) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     BT_TRY(choose(options, machine, placed, n_max, arena, other, &placed->refusal, err));
+    if (counted) return BT_OK; /* the same blocks; whether they fit was said anew */
     if (fits && (same_split(&other->split, &offload->split) ||
                  bt_split_blocks(&other->split) < bt_split_blocks(&offload->split)))
         return BT_OK;

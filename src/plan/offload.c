@@ -98,6 +98,8 @@ bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_
     }
     for (uint32_t i = 1; wishes->n_devices == 0 && !wishes->no_devices && i < machine->n_pools; i++) {
         const bt_pool *pool = &machine->pools[i];
+        bool unasked = wishes->gpu_layers == BT_LAYERS_DEFAULT && !wishes->gpu_mem_bytes.known;
+        if (unasked && pool->state != BT_READING_REPORTED) continue;
         if (!is_offered(machine, pool) || n == BT_DEVICE_MAX) continue;
         offer_fill(pool, wishes->gpu_mem_bytes, "BURTHEN_GPU_MEM", &ret_offers[n++]);
     }
@@ -167,8 +169,13 @@ static uint64_t block_bytes(const prices *p, uint32_t block, uint32_t n_cpu_moe)
     return block < n_cpu_moe ? bytes : bt_sat_add_u64(bytes, p->experts[block]);
 }
 
+/* Measured on this device, or on another: their graphs are alike. */
 static uint64_t compute_bytes(const bt_offload_ask *ask, const prices *p, uint32_t offer) {
-    return ask->compute_bytes && ask->compute_bytes[offer] > 0 ? ask->compute_bytes[offer] : p->compute;
+    uint64_t most = 0;
+    if (!ask->compute_bytes) return p->compute;
+    for (uint32_t i = 0; i < ask->n_offers; i++)
+        most = bt_max_u64(most, ask->compute_bytes[i]);
+    return ask->compute_bytes[offer] > 0 ? ask->compute_bytes[offer] : most;
 }
 
 static uint64_t budget_of(const bt_offer *offer) {
@@ -282,7 +289,8 @@ static deal most(const bt_offload_ask *ask, const prices *p, uint32_t n_cpu_moe)
 }
 
 static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
-    bool fixed = ask->wishes->cpu_moe != BT_LAYERS_AUTO || !p->has_experts;
+    bt_layers_kind moe = ask->wishes->cpu_moe;
+    bool fixed = moe == BT_LAYERS_ALL || moe == BT_LAYERS_COUNT || !p->has_experts;
     if (fixed) return most(ask, p, moe_wished(ask, p));
     uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
     for (uint32_t n_cpu_moe = 0; n_cpu_moe <= n; n_cpu_moe++) {
@@ -381,9 +389,10 @@ bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, 
     BT_TRY(price_all(ask, &p, err));
     const bt_offer *failed = first_failed(ask);
     deal d = {0};
-    if (w->gpu_layers == BT_LAYERS_AUTO && failed) {
+    bool counted = w->gpu_layers == BT_LAYERS_COUNT || w->gpu_layers == BT_LAYERS_ALL;
+    if (!counted && failed) {
         refuse_query(failed, ret_refusal);
-    } else if (w->gpu_layers == BT_LAYERS_AUTO) {
+    } else if (!counted) {
         d = choose_auto(ask, &p);
     } else {
         uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);

@@ -19,6 +19,7 @@
 
 static void put_layers(bt_json_out *out, json_t *w, const char *key, bt_layers_kind kind, uint32_t n) {
     if (kind == BT_LAYERS_ALL) bt_json_put_text(out, w, key, "all");
+    if (kind == BT_LAYERS_AUTO) bt_json_put_text(out, w, key, "auto");
     if (kind == BT_LAYERS_COUNT) bt_json_put_u64(out, w, key, n);
 }
 
@@ -47,7 +48,9 @@ static void read_layers(bt_json_in *in, const json_t *w, const char *key, bt_lay
     const json_t *value = json_object_get(w, key);
     if (!value) return;
     const char *word = json_string_value(value);
-    *ret_kind = word && strcmp(word, "all") == 0 ? BT_LAYERS_ALL : BT_LAYERS_COUNT;
+    bool all = word && strcmp(word, "all") == 0;
+    bool is_auto = word && strcmp(word, "auto") == 0;
+    *ret_kind = all ? BT_LAYERS_ALL : is_auto ? BT_LAYERS_AUTO : BT_LAYERS_COUNT;
     if (*ret_kind == BT_LAYERS_COUNT) (void)bt_json_u32(in, w, key, UINT32_MAX, ret_n);
 }
 
