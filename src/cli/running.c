@@ -311,7 +311,8 @@ static bt_status check_devices(const bt_running *running, bt_error *err) {
 /* What was learned only by trying. A device that cannot do it is no reason not to run, unless that was asked for. */
 static bool may_do_without(const bt_running *running, const bt_error *err) {
     bool by_device = strcmp(err->code, "device_failed") == 0 || strcmp(err->code, "device_memory") == 0;
-    return running->plan.offload && by_device && !running->options->wishes.require_device && !running->options->plan_file;
+    return running->plan.offload && by_device && !running->options->wishes.require_device &&
+           !running->options->plan_file;
 }
 
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
@@ -397,8 +398,7 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
 }
 
 /* Once more from the start, with nothing on devices. */
-static int without_devices(bt_running *running, const char *model, bt_outputs_fn outputs,
-                           const bt_running_asks *asks) {
+static int without_devices(bt_running *running, const char *model, bt_outputs_fn outputs, const bt_running_asks *asks) {
     running->host_options = *running->options;
     running->host_options.wishes.no_devices = true;
     running->host_options.wishes.n_devices = 0;
@@ -547,6 +547,8 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->live_bytes = pool.live_bytes;
     measured->peak_live_bytes = pool.peak_live_bytes;
     measured->weights_bytes = pool.weights_bytes;
+    for (uint32_t i = 0; running->plan.offload && i < running->plan.offload->split.n_devices; i++)
+        measured->device_bytes[i] = bt_engine_device_held_bytes(running->engine, i);
     measured->idle_slots = pool.idle_slots;
     measured->reserved_classes = pool.reserved_classes;
     measured->load_s = (double)bt_engine_load_read(running->engine)->load_ns / 1e9;
@@ -627,6 +629,7 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_lines_text(measured, &text);
+    bt_report_devices_text(&running->plan, measured, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
 }

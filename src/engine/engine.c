@@ -38,7 +38,8 @@ struct bt_engine {
     bt_device *device;
     bt_account *stand_in_account; /* of all that stand in */
     bt_device *stand_ins[BT_DEVICE_MAX];
-    bt_pool devices_before[BT_DEVICE_MAX]; /* what devices said before anything was put on them */
+    struct ggml_backend_device *devices[BT_DEVICE_MAX]; /* the caller's list is not needed once this is open */
+    bt_pool devices_before[BT_DEVICE_MAX];              /* what devices said before anything was put on them */
     struct llama_model *model;
     bool checked;
     bt_engine_load load;
@@ -53,20 +54,31 @@ static bt_log_level level_of(enum ggml_log_level level) {
 
 /* libllama says only in its log that it was refused memory; without this a full machine looks like a broken file. */
 static _Atomic bool was_refused_memory;
-/* And which device it could not use: its last error, for a sentence of ours. */
-static pthread_mutex_t last_error_lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[160];
+/* And which device it could not use: of the errors since they were forgotten the first, which is nearest to the cause,
+ * for a sentence of ours. */
+static pthread_mutex_t first_error_lock = PTHREAD_MUTEX_INITIALIZER;
+static char first_error[160];
 
 static void keep_error(const char *text, size_t n) {
-    pthread_mutex_lock(&last_error_lock);
-    (void)snprintf(last_error, sizeof last_error, "%.*s", (int)bt_min_u64(n, sizeof last_error - 1), text);
-    pthread_mutex_unlock(&last_error_lock);
+    pthread_mutex_lock(&first_error_lock);
+    if (!first_error[0])
+        (void)snprintf(first_error, sizeof first_error, "%.*s", (int)bt_min_u64(n, sizeof first_error - 1), text);
+    pthread_mutex_unlock(&first_error_lock);
 }
 
-void bt_engine_last_error(char text[160]) {
-    pthread_mutex_lock(&last_error_lock);
-    memcpy(text, last_error, sizeof last_error);
-    pthread_mutex_unlock(&last_error_lock);
+void bt_engine_forget_errors(void) {
+    pthread_mutex_lock(&first_error_lock);
+    first_error[0] = '\0';
+    pthread_mutex_unlock(&first_error_lock);
+}
+
+bt_status bt_engine_device_failure(const char *what, bt_error *err) {
+    char said[sizeof first_error];
+    pthread_mutex_lock(&first_error_lock);
+    memcpy(said, first_error, sizeof said);
+    pthread_mutex_unlock(&first_error_lock);
+    return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0, "a device %s; llama.cpp says: %s", what,
+                   said[0] ? said : "nothing");
 }
 
 static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
@@ -272,13 +284,6 @@ static struct llama_model *load_from(bt_engine *engine, FILE *stream) {
     return model;
 }
 
-static bt_status device_failure(const char *what, bt_error *err) {
-    char said[sizeof last_error];
-    bt_engine_last_error(said);
-    return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0, "a device cannot %s; llama.cpp says: %s", what,
-                   said[0] ? said : "nothing");
-}
-
 /* The reason nearest to the cause: ours, the file's, or that libllama said no. */
 static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *err) {
     bt_error found;
@@ -286,7 +291,7 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
         if (err) *err = found;
         return found.status;
     }
-    if (engine->params.devices) return device_failure("hold its blocks", err);
+    if (engine->params.devices) return bt_engine_device_failure("cannot hold its blocks", err);
     if (was_refused_memory)
         return bt_fail(err, BT_E_NOMEM, "llama_load", BT_MEASURE_NONE, 0, 0,
                        "the system refused llama.cpp memory to load %s; look at ulimit -v and ulimit -d",
@@ -301,6 +306,7 @@ static bt_status load_model(bt_engine *engine, bt_error *err) {
     FILE *stream;
     BT_TRY(bt_model_file_open(engine->params.facts, &engine->store, engine->params.measuring, &file, &stream, err));
     set_phase(engine, BT_PHASE_LOAD);
+    bt_engine_forget_errors();
     engine->model = load_from(engine, stream);
     bt_status status = BT_OK;
     bt_error found;
@@ -345,6 +351,9 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
     if (!engine)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *engine, 0, "no memory for the engine");
     engine->params = *params;
+    for (uint32_t i = 0; params->devices && i < params->facts->split.n_devices; i++)
+        engine->devices[i] = params->devices[i];
+    if (params->devices) engine->params.devices = engine->devices;
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     engine->load.start_rss_bytes = memory.rss_bytes.value;

@@ -64,8 +64,10 @@ bt_device *bt_engine_device(bt_engine *engine);
 /* What a device of the split has less free than before the model was opened: weights, caches, graphs, and what its
  * driver took for them; also what others took meanwhile. Unknown where it does not say. */
 bt_known bt_engine_device_held_bytes(const bt_engine *engine, uint32_t device);
-/* The last error that llama.cpp logged, "" for none. */
-void bt_engine_last_error(char text[160]);
+/* BT_E_DEVICE, code "device_failed": what a device of the split did, with the first error that llama.cpp logged since
+ * its errors were forgotten, on any thread. */
+void bt_engine_forget_errors(void);
+BT_MUST_CHECK bt_status bt_engine_device_failure(const char *what, bt_error *err);
 /* What stands in for a device of the split while measuring. */
 bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device);
 bt_account *bt_engine_account(bt_engine *engine);
