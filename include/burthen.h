@@ -240,7 +240,7 @@ typedef struct bt_tensor {
     uint32_t shard;
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
-    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+    uint32_t unit;  /* first unit it belongs to, or BT_NO_UNIT */
     uint8_t device; /* 1 + the device of a split that holds it; 0: the host does */
     bt_layout layout;
 } bt_tensor;
@@ -310,8 +310,8 @@ typedef struct bt_shard {
 typedef struct bt_split {
     uint32_t n_devices; /* 0: everything is on the host */
     uint32_t n_blocks[BT_DEVICE_MAX];
-    /* And on the last device what is outside the blocks, but for tables that are read by rows. A tied head is such a
-     * table, and libllama knows both uses of it by one name: it stays with the host. */
+    /* And on the last device what is outside the blocks, but for tables that are read by rows. Of a table that is also
+     * the head the device gets a copy of its own; where bt_facts.head_stays it cannot. */
     bool head;
     uint32_t n_cpu_moe; /* of the first n_cpu_moe blocks the experts are on the host all the same */
 } bt_split;
@@ -329,6 +329,7 @@ typedef struct bt_facts {
     uint32_t n_block_all; /* with those */
     uint32_t n_head;      /* query heads of block 0 */
     bool tied_head;
+    bool head_stays;    /* tied, in an architecture that knows the head by no other name than the table's */
     bool kv_known;      /* false: an architecture whose KV the formulas do not know */
     char kv_reason[96]; /* why not */
     bool kv_exact;      /* kv[] is the whole of it */
@@ -343,7 +344,7 @@ typedef struct bt_facts {
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;
-    uint32_t n_tensors;
+    uint32_t n_tensors, n_file_tensors; /* with the copy that a split may add, and without it */
     bt_unit_facts *units; /* blocks in order, attention before feed-forward; then other, head panels, tables */
     uint32_t n_units;
     uint32_t *unit_tensors;

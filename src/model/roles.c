@@ -78,6 +78,15 @@ static bt_tensor_role role_of(const bt_facts *facts, const bt_tensor *t) {
     return BT_ROLE_UNIT;
 }
 
+/* Architectures whose loader asks for no tensor output.weight (llama.cpp src/models): a copy of the table cannot be
+ * shown to it under that name. Of one that is not known here it is not known either. */
+static bool is_always_tied(const char *arch) {
+    static const char *const names[] = {"bitnet", "cohere2", "command-r", "gemma", "gemma2", "openelm", "plm"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(arch, names[i]) == 0) return true;
+    return !bt_attention_is_known(arch);
+}
+
 void bt_roles_fill(bt_facts *facts) {
     bool has_output = false, has_table = false;
     for (uint32_t i = 0; i < facts->n_tensors; i++) {
@@ -85,6 +94,7 @@ void bt_roles_fill(bt_facts *facts) {
         has_table = has_table || strcmp(facts->tensors[i].name, "token_embd.weight") == 0;
     }
     facts->tied_head = has_table && !has_output && !bt_attention_is_encoder(facts->arch);
+    facts->head_stays = facts->tied_head && is_always_tied(facts->arch);
     for (uint32_t i = 0; i < facts->n_tensors; i++)
         facts->tensors[i].role = role_of(facts, &facts->tensors[i]);
 }
@@ -128,7 +138,8 @@ bool bt_tensor_is_of_experts(const bt_tensor *tensor) {
 
 /* Rope tables are copied to where they are used, and small. */
 bool bt_tensor_goes_with_head(const bt_tensor *tensor) {
-    return tensor->block < 0 && !starts_with(tensor->name, "rope_") && !is_row_table(tensor);
+    if (tensor->block >= 0 || starts_with(tensor->name, "rope_")) return false;
+    return tensor->role == BT_ROLE_TIED || !is_row_table(tensor);
 }
 
 static uint8_t device_of(const bt_split *split, const bt_tensor *t) {
@@ -141,6 +152,7 @@ void bt_roles_split(bt_facts *facts) {
     for (uint32_t i = 0; i < facts->n_tensors; i++) {
         bt_tensor *t = &facts->tensors[i];
         if (t->role == BT_ROLE_UNUSED) continue;
+        if (t->role == BT_ROLE_TIED && facts->split.head) t->role = BT_ROLE_TABLE; /* the copy is another tensor */
         uint8_t device = device_of(&facts->split, t);
         if (device == 0) continue;
         t->device = device;

@@ -13,7 +13,8 @@
  * auto takes the most blocks that fit. Of a mixture of experts everything but experts comes first: it is used by every
  * token, and experts are not; then as many blocks' experts as there is room for, the last blocks first, which is what
  * --n-cpu-moe says. What is outside the blocks goes with the last block or not at all, so at n blocks it either fits as
- * well, or the last block stays with the host too. A tied head always stays (bt_split).
+ * well, or the last block stays with the host too. Of a
+ * tied head a device has a copy; where it can have none (bt_facts.head_stays) the head stays with the host.
  *
  * A number that was asked for is never changed: where it does not fit, that is a refusal. Where a device does not say
  * what it has, auto refuses, since nothing can be promised; a number is left to the device's own allocator. */
@@ -256,7 +257,7 @@ static void deal_by_shares(const bt_offload_ask *ask, uint32_t n, deal *d) {
 }
 
 static deal deal_make(const bt_offload_ask *ask, const prices *p, uint32_t n, uint32_t n_cpu_moe) {
-    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks && !ask->facts->tied_head};
+    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks && !ask->facts->head_stays};
     if (ask->wishes->n_tensor_splits > 0)
         deal_by_shares(ask, n, &d);
     else

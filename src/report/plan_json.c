@@ -86,7 +86,7 @@ static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
     bt_json_put_text(out, m, "arch", facts->arch);
     bt_json_put_text_or_null(out, m, "name", facts->name);
     bt_json_put_u64(out, m, "blocks", facts->n_block);
-    bt_json_put_u64(out, m, "tensors", facts->n_tensors);
+    bt_json_put_u64(out, m, "tensors", facts->n_file_tensors);
     bt_json_put_bool(out, m, "encoder", facts->encoder);
     bt_json_put_u64(out, m, "weight_bytes", facts->weight_bytes);
     bt_json_put_u64(out, m, "working_bytes_per_token", bt_working_bytes(facts));
