@@ -12,6 +12,8 @@
 
 /* The machine to plan for: this one, or that of --machine. BT_E_ARG for a file that is none. */
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
+/* The same, with the devices beside the host. No plan uses them yet. */
+BT_MUST_CHECK bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
 /* Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. A draft model that is wanted is priced
