@@ -241,6 +241,16 @@ static bt_os_folder *open_below(const char *root, const char *path) {
     return NULL;
 }
 
+/* One of its descriptors was not seen: what the others hold is not all. */
+static void forget_sums(walk *w, uint32_t pid) {
+    for (uint32_t i = 0; i < w->gpus->n_devices; i++) {
+        bt_gpu *gpu = &w->gpus->devices[i];
+        for (uint32_t k = 0; k < gpu->n_users && !from_nvml(gpu); k++) {
+            if (gpu->users[k].pid == pid) gpu->users[k].bytes = gpu->users[k].host_bytes = (bt_known){0};
+        }
+    }
+}
+
 static void look_into(walk *w, bt_proc_text *text, uint32_t pid) {
     char path[96];
     bool hidden = false;
@@ -259,7 +269,9 @@ static void look_into(walk *w, bt_proc_text *text, uint32_t pid) {
         if (rc == 0 && bt_drm_fdinfo_parse(text->data, &c)) add_client(w, pid, &c);
     }
     bt_os_folder_close(folder);
-    if (hidden || name) w->n_hidden++;
+    if (!hidden && !name) return;
+    w->n_hidden++;
+    forget_sums(w, pid);
 }
 
 static void look_at_processes(walk *w, bt_proc_text *text) {

@@ -166,7 +166,8 @@ static bt_drm_form find_form(const char *root, bt_proc_text *text, const char *c
                              bt_known shared_bytes) {
     bt_span word;
     int rc = read_file(root, text, "/sys/class/drm/%s/device/power/runtime_status", card);
-    bool sleeps = rc == 0 && bt_span_only_word(text->data, &word) && bt_span_starts(word, "suspend");
+    bool sleeps = rc < 0 ? !bt_proc_is_absent(rc) /* perhaps */
+                         : bt_span_only_word(text->data, &word) && bt_span_starts(word, "suspend");
     bt_drm_form form = BT_DRM_FORM_UNKNOWN;
     if (!sleeps && read_file(root, text, "/sys/class/drm/%s/device/gpu_metrics", card) == 0)
         form = bt_drm_metrics_form(text->data, text->n_bytes);

@@ -157,7 +157,8 @@ static void a_machine_keeps_its_host(void **state) {
         bt_fault_arm(k, false);
         bt_status status = bt_machine_devices_probe(TREE("amdgpu-card"), &machine, NULL);
         bool hit = bt_fault_disarm();
-        assert_true(machine.n_pools >= 1 && machine.n_pools <= 2);
+        /* A uevent that cannot be read may be that of one more. */
+        assert_in_range(machine.n_pools, 1, 3);
         if (status != BT_OK) assert_int_equal(machine.n_pools, 1);
         assert_string_equal(machine.pools[0].name, "host");
         if (hit) continue;

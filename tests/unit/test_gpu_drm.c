@@ -275,11 +275,12 @@ static void what_may_not_be_looked_into_is_said(void **state) {
     probe(TREE("unreadable"), 3);
     const bt_gpu *gpu = &gpus->devices[2];
     assert_false(gpu->users_complete);
-    assert_string_equal(gpu->users_reason, "processes that cannot be looked into: 1");
+    assert_string_equal(gpu->users_reason, "processes that cannot be looked into: 2");
     kit_expect_user(gpu, 70, 1024 * 1024, 0);
+    kit_expect_user(gpu, 74, -1, -1); /* one descriptor of two cannot be read */
     kit_expect_user(gpu, 72, -1, -1); /* cannot be told from a copy */
     kit_expect_user(gpu, 73, -1, 0);  /* one descriptor of two in an unknown unit */
-    assert_int_equal(gpu->n_users, 3);
+    assert_int_equal(gpu->n_users, 4);
 }
 
 static void expect_client(const char *text, int64_t id, int64_t bytes, int64_t host_bytes) {
