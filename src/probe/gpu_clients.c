@@ -16,7 +16,7 @@
  * be read, an unknown unit, or a descriptor that cannot be told from its copies make that process's figure unknown, and
  * a process that may not be looked into makes the list incomplete: what is missing must not look free.
  * Bounds: N_CLIENT_MAX clients, N_DESCRIPTOR_MAX descriptors of a process. Left out: shared buffers, which count for
- * each that holds them; pids of other namespaces. */
+ * each that holds them; pids of other namespaces; devices in partitions, of which KFD counts each apart. */
 #include "probe/gpu_clients.h"
 
 #include "base/error.h"
@@ -314,7 +314,9 @@ static void find_gpu_ids(walk *w, bt_proc_text *text, uint64_t ids[BT_GPU_MAX]) 
         uint64_t location = 0;
         uint64_t domain = 0;
         (void)snprintf(path, sizeof path, "/sys/class/kfd/kfd/topology/nodes/%" PRIu32 "/gpu_id", i);
-        if (bt_proc_read(w->root, path, 0, text) < 0) break; /* nodes are numbered without a gap */
+        int rc = bt_proc_read(w->root, path, 0, text);
+        if (bt_proc_is_absent(rc)) break; /* nodes are numbered without a gap */
+        if (rc < 0) continue;             /* a device that this cgroup may not use */
         /* The node of a processor has 0. */
         if (!bt_span_only_word(text->data, &word) || !bt_span_number(word, &id) || id == 0) continue;
         (void)snprintf(path, sizeof path, "/sys/class/kfd/kfd/topology/nodes/%" PRIu32 "/properties", i);

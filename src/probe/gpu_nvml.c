@@ -33,7 +33,7 @@
 /* ---- the library's interface (NVML API Reference) --------------------------------------------------------------- */
 
 typedef int nvml_status;
-typedef struct nvml_handle_is_opaque *nvml_handle;
+typedef void *nvml_handle;
 
 /* Their names, as in the reference; the number is the value. */
 #define NVML_STATUS_MAP(X)                                                                                             \

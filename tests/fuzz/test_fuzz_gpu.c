@@ -107,7 +107,7 @@ static const char *const paths[] = {
     "sys/class/drm/card0/device/gpu_metrics",
     "proc/1201/fdinfo/12",
     "proc/1300/fdinfo/5",
-    "sys/class/kfd/kfd/topology/nodes/1/properties",
+    "sys/class/kfd/kfd/topology/nodes/2/properties",
     "sys/class/kfd/kfd/proc/1400/vram_33977",
     "proc/meminfo",
 };

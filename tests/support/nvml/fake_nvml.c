@@ -3,7 +3,8 @@
  *
  * It is built three times: with the calls of today; FAKE_OLD, with those of the first versions only, whose entries of
  * processes are shorter; FAKE_BROKEN, without a call that is needed. Layouts are checked where the real library can:
- * the version of a structure, and the room of a list. */
+ * the version of a structure, and the room of a list. Types have the probe's names: one sanitizer compares those too.
+ */
 #include "fake_nvml.h"
 
 #include <stdint.h>
@@ -58,13 +59,13 @@ static int text(int status, const char *value, char *ret, unsigned int capacity)
 }
 
 /* The layout of all versions up to the device number. */
-struct pci {
+struct nvml_pci {
     char bus_id_legacy[16];
     unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
     char bus_id[32];
 };
 
-static int pci(void *opaque, struct pci *ret) {
+static int pci(void *opaque, struct nvml_pci *ret) {
     const fake_nvml_device *d = device_of(opaque);
     if (d->pci_status != 0) return d->pci_status;
     memset(ret, 0, sizeof *ret);
@@ -75,16 +76,16 @@ static int pci(void *opaque, struct pci *ret) {
     return 0;
 }
 
-struct memory {
+struct nvml_memory {
     unsigned long long total, free, used;
 };
 
-EXPORT int nvmlDeviceGetMemoryInfo(void *opaque, struct memory *ret);
-int nvmlDeviceGetMemoryInfo(void *opaque, struct memory *ret) {
+EXPORT int nvmlDeviceGetMemoryInfo(void *opaque, struct nvml_memory *ret);
+int nvmlDeviceGetMemoryInfo(void *opaque, struct nvml_memory *ret) {
     const fake_nvml_device *d = device_of(opaque);
     fake.n_memory_calls++;
     if (d->memory_status != 0) return d->memory_status;
-    *ret = (struct memory){d->total, d->free, d->total - d->free};
+    *ret = (struct nvml_memory){d->total, d->free, d->total - d->free};
     return 0;
 }
 
@@ -138,28 +139,28 @@ const char *nvmlErrorString(int status) {
     return words;
 }
 
-struct memory_v2 {
+struct nvml_memory_v2 {
     unsigned int version;
     unsigned long long total, reserved, free, used;
 };
 
-EXPORT int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct memory_v2 *ret);
-int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct memory_v2 *ret) {
+EXPORT int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct nvml_memory_v2 *ret);
+int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct nvml_memory_v2 *ret) {
     const fake_nvml_device *d = device_of(opaque);
     fake.n_memory_v2_calls++;
     if (ret->version != (sizeof *ret | 2u << 24)) return VERSION_MISMATCH;
     if (d->memory_v2_status != 0) return d->memory_v2_status;
-    *ret = (struct memory_v2){ret->version, d->total, 1 << 20, d->free, d->total - d->free - (1 << 20)};
+    *ret = (struct nvml_memory_v2){ret->version, d->total, 1 << 20, d->free, d->total - d->free - (1 << 20)};
     return 0;
 }
 
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, unsigned char *ret);
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, unsigned char *ret) {
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, void *ret);
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, void *ret) {
     return list(opaque, FAKE_MPS, STRIDE, n, ret);
 }
 
-EXPORT int nvmlDeviceGetPciInfo_v3(void *opaque, struct pci *ret);
-int nvmlDeviceGetPciInfo_v3(void *opaque, struct pci *ret) {
+EXPORT int nvmlDeviceGetPciInfo_v3(void *opaque, struct nvml_pci *ret);
+int nvmlDeviceGetPciInfo_v3(void *opaque, struct nvml_pci *ret) {
     return pci(opaque, ret);
 }
 #endif
@@ -173,8 +174,8 @@ int nvmlShutdown(void) {
 #endif
 
 #ifdef FAKE_OLD
-EXPORT int nvmlDeviceGetPciInfo(void *opaque, struct pci *ret);
-int nvmlDeviceGetPciInfo(void *opaque, struct pci *ret) {
+EXPORT int nvmlDeviceGetPciInfo(void *opaque, struct nvml_pci *ret);
+int nvmlDeviceGetPciInfo(void *opaque, struct nvml_pci *ret) {
     return pci(opaque, ret);
 }
 #endif
@@ -194,12 +195,12 @@ int NAME(nvmlDeviceGetHandleByIndex)(unsigned int index, void **ret) {
     return handle(index, ret);
 }
 
-EXPORT int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, unsigned char *ret);
-int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, unsigned char *ret) {
+EXPORT int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, void *ret);
+int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, void *ret) {
     return list(opaque, FAKE_COMPUTE, STRIDE, n, ret);
 }
 
-EXPORT int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, unsigned char *ret);
-int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, unsigned char *ret) {
+EXPORT int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, void *ret);
+int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, void *ret) {
     return list(opaque, FAKE_GRAPHICS, STRIDE, n, ret);
 }
