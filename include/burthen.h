@@ -113,6 +113,9 @@ typedef struct bt_pool {
     bool shares_host;     /* unified memory: counted inside the host pool */
     bt_known limit;       /* bytes: the tightest cgroup limit or rlimit over the pool, if any */
     char limit_source[192];
+    char pci[24];    /* a device's place, "0000:01:00.0": what one source says is joined to another by it; or empty */
+    char device[96]; /* what it calls itself; empty: not known */
+    char source[32]; /* who was asked: "NVML", "amdgpu sysfs"; empty: not said */
 } bt_pool;
 
 /* One directory of the memory cgroup chain, leaf first. */

@@ -110,6 +110,11 @@ bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_mac
                    why.text);
 }
 
+bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
+    BT_TRY(bt_planning_machine(options, ret_machine, err));
+    return options->machine_file ? BT_OK : bt_machine_devices_probe(options->root, ret_machine, err);
+}
+
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine) {
     bt_wishes wishes = options->wishes;
     if (wishes.n_threads == 0) wishes.n_threads = machine->n_threads ? machine->n_threads : 1;

@@ -115,8 +115,13 @@ static inline void fixture_machine(report_fixture *f) {
                             .total_bytes = 16000000000,
                             .limit = {true, 4294967296},
                             .limit_source = "cgroup v2 /a/b memory.max"};
-    m->pools[1] =
-        (bt_pool){.name = "CUDA0", .kind = BT_POOL_GPU, .state = BT_READING_FAILED, .reason = "driver says 999"};
+    m->pools[1] = (bt_pool){.name = "CUDA0",
+                            .kind = BT_POOL_GPU,
+                            .state = BT_READING_FAILED,
+                            .reason = "driver says 999",
+                            .pci = "0000:01:00.0",
+                            .device = "A card",
+                            .source = "NVML"};
     m->pools[2] = (bt_pool){.name = "Vulkan0",
                             .kind = BT_POOL_IGPU,
                             .state = BT_READING_REPORTED,
