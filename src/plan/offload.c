@@ -72,9 +72,11 @@ static bt_status unknown_device(const bt_machine *machine, const char *name, bt_
                    names[0] ? "are: " : "is none beside the host", names);
 }
 
-/* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other. */
+/* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other.
+ * What only the kernel knows (card0, of a machine that was written down) is nothing that ggml computes on. */
 static bool is_offered(const bt_machine *machine, const bt_pool *pool) {
     if (pool->state == BT_READING_ABSENT || pool->kind == BT_POOL_ACCEL) return false;
+    if (strncmp(pool->name, "card", 4) == 0) return false;
     if (pool->kind != BT_POOL_IGPU) return true;
     for (uint32_t i = 1; i < machine->n_pools; i++)
         if (machine->pools[i].kind == BT_POOL_GPU && machine->pools[i].state != BT_READING_ABSENT) return false;

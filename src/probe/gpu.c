@@ -167,9 +167,23 @@ bt_status bt_gpu_probe(const char *root, const char *nvml_library, bool with_use
 /* ---- pools
  * ------------------------------------------------------------------------------------------------------------ */
 
+/* ggml has asked this device itself: what it said stands, and what it did not say is added. */
+static bool is_known(const bt_gpu *gpu, bt_machine *machine) {
+    for (uint32_t i = 1; i < machine->n_pools; i++) {
+        bt_pool *pool = &machine->pools[i];
+        bool same_place = gpu->pci[0] && strcmp(pool->pci, gpu->pci) == 0;
+        if (!same_place && strcmp(pool->name, gpu->name) != 0) continue;
+        if (!pool->pci[0]) memcpy(pool->pci, gpu->pci, sizeof pool->pci);
+        if (!pool->device[0]) memcpy(pool->device, gpu->device, sizeof pool->device);
+        return true;
+    }
+    return false;
+}
+
 void bt_gpu_pools_add(const bt_gpus *gpus, bt_machine *machine) {
     for (uint32_t i = 0; i < gpus->n_devices && machine->n_pools < BT_POOL_MAX; i++) {
         const bt_gpu *gpu = &gpus->devices[i];
+        if (is_known(gpu, machine)) continue;
         bt_pool *pool = &machine->pools[machine->n_pools++];
         memset(pool, 0, sizeof *pool);
         _Static_assert(sizeof pool->name == sizeof gpu->name && sizeof pool->reason == sizeof gpu->reason &&

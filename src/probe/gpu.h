@@ -47,7 +47,8 @@ typedef struct bt_gpus {
  * returns       BT_E_NOMEM, or BT_OK: what cannot be read is said of each device. No device is an empty list. */
 BT_MUST_CHECK bt_status bt_gpu_probe(const char *root, const char *nvml_library, bool with_users, bt_gpus *ret_gpus,
                                      bt_error *err);
-/* Put them beside the host as pools. What a machine has no room for is left out. */
+/* Put them beside the host as pools, but for those that are there already by place or name. What a machine has no room
+ * for is left out. */
 void bt_gpu_pools_add(const bt_gpus *gpus, bt_machine *machine);
 
 /* ---- for those that fill the list ------------------------------------------------------------------------------- */

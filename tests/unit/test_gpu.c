@@ -145,6 +145,15 @@ static void devices_become_pools(void **state) {
     assert_true(shared->shares_host); /* user case 3: never a sum of both */
     assert_false(shared->clamped);
     assert_int_equal(shared->total_bytes, 512 * KIT_MIB + 108 * KIT_GIB);
+    bt_gpu_pools_add(gpus, &machine); /* they are there */
+    assert_int_equal(machine.n_pools, 3);
+    memset(machine.pools[1].pci, 0, sizeof machine.pools[1].pci); /* ggml asked it under the same name */
+    machine.pools[1].free_bytes = 7;
+    bt_gpu_pools_add(gpus, &machine);
+    assert_int_equal(machine.n_pools, 3);
+    assert_int_equal(machine.pools[1].free_bytes, 7);
+    assert_string_equal(machine.pools[1].pci, "0000:01:00.0");
+    memset(&machine.pools[1], 0, 2 * sizeof machine.pools[1]);
     machine.n_pools = BT_POOL_MAX - 1; /* room for one */
     bt_gpu_pools_add(gpus, &machine);
     assert_int_equal(machine.n_pools, BT_POOL_MAX);
