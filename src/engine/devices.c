@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "device/readings.h"
+#include "engine/engine.h"
 
 #include "ggml-backend.h"
 
@@ -17,6 +18,7 @@
 
 bt_status bt_devices_init(bt_error *err) {
     static bool done;
+    bt_engine_log_init();
     const char *path = getenv("GGML_BACKEND_PATH");
     if (done || !path || !path[0]) return BT_OK;
     if (path[0] != '/')

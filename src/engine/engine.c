@@ -91,12 +91,16 @@ static void log_from_llama(enum ggml_log_level level, const char *text, void *us
     if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
 }
 
+void bt_engine_log_init(void) {
+    llama_log_set(log_from_llama, NULL);
+}
+
 bt_status bt_engine_init(bt_error *err) {
     /* One heap for all threads, returned to the system from 64 KiB on: freed transients must not stay resident. */
     (void)mallopt(M_ARENA_MAX, 1);
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     (void)mallopt(M_TRIM_THRESHOLD, 64 * 1024);
-    llama_log_set(log_from_llama, NULL);
+    bt_engine_log_init();
     llama_backend_init();
     if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))
         return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
