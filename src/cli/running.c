@@ -564,6 +564,8 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     bt_device_experts_stats_read(device, &experts);
     measured->expert_hits = experts.hits;
     measured->expert_misses = experts.misses;
+    measured->expert_guesses = experts.guesses;
+    measured->expert_guesses_used = experts.guesses_used;
     measured->expert_waves = experts.waves;
     measured->expert_bytes = experts.read_bytes;
     measured->expert_wait_s = (double)experts.wait_ns / 1e9;
@@ -614,7 +616,7 @@ void bt_running_print_summary(const bt_running *running, const bt_measured *meas
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
                   BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
-    uint64_t n_experts = measured->expert_hits + measured->expert_misses;
+    uint64_t n_experts = measured->expert_hits + measured->expert_guesses_used + measured->expert_misses;
     if (n_experts > 0)
         (void)fprintf(stderr, ", %.0f %% of experts were there",
                       100.0 * (double)measured->expert_hits / (double)n_experts);

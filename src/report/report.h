@@ -49,6 +49,7 @@ typedef struct bt_measured {
     /* Of the different experts that micro-batches chose: there at once, or read; how often there were more of them than
      * slots; what was read; seconds that computing waited for them. */
     uint64_t expert_hits, expert_misses, expert_waves, expert_bytes;
+    uint64_t expert_guesses, expert_guesses_used; /* read before they were asked for, and asked for then */
     double expert_wait_s;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */

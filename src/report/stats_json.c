@@ -106,6 +106,8 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     json_t *experts = bt_json_put_object(out, o, "experts");
     bt_json_put_u64(out, experts, "hits", m->expert_hits);
     bt_json_put_u64(out, experts, "misses", m->expert_misses);
+    bt_json_put_u64(out, experts, "guesses", m->expert_guesses);
+    bt_json_put_u64(out, experts, "guesses_used", m->expert_guesses_used);
     bt_json_put_u64(out, experts, "in_turn", m->expert_waves);
     bt_json_put_u64(out, experts, "bytes", m->expert_bytes);
     bt_json_put_real(out, experts, "wait_s", m->expert_wait_s);
