@@ -446,7 +446,8 @@ static void expect_replay(const fixture *f, uint32_t n_slots, uint32_t n_extra, 
     assert_int_equal(stats.guesses, guesses);
     assert_int_equal(stats.guesses_used, used);
     assert_int_equal(guesses > 0, !shared && n_slots >= N_USED + 2); /* with slots to spare a decoding guesses */
-    assert_true(used <= guesses && (used > 0 || guesses == 0));
+    assert_true(used <= guesses);
+    if (n_slots == 9) assert_true(used > guesses / 5); /* by chance 4 of 16 would be right, of those that are missing */
     uint64_t slice_bytes = 0;
     for (uint32_t p = 0; p < f->facts->expert_blocks[0].n_parts; p++)
         slice_bytes += f->facts->expert_blocks[0].parts[p].slice_bytes;
