@@ -3,7 +3,7 @@
  *
  *   machine, wishes -> offers -> blocks by formula -> facts of the rest -> the host's plan, with a dry run
  *                                     ^                                         |
- *                                     '--- what the dry run says of devices ----'   twice at most
+ *                                     '--- what the dry run says of devices ----'   to more blocks once, then to fewer
  *
  * The dry run opens no device: others stand in for them (engine/engine.h), so that a plan can be made for a machine
  * that is not here, and costs no memory of a card. It says what caches and graphs take; a formula, which errs upwards,
@@ -102,27 +102,33 @@ static bool same_split(const bt_split *a, const bt_split *b) {
     return same;
 }
 
-bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine, const bt_price *price,
-                           bt_arena *arena, bt_placed *placed, bool *ret_again, bt_error *err) {
-    bt_offload *offload = placed->offload;
-    uint32_t over = 0;
-    *ret_again = false;
-    if (is_whole(offload)) return BT_OK;
+/* What the dry run measured, in the place of formulas. */
+static void take_price(const bt_price *price, bt_offload *offload) {
     for (uint32_t i = 0; i < offload->split.n_devices; i++) {
         offload->devices[i].kv_bytes = price->device_kv_bytes[i];
         offload->devices[i].compute_bytes = price->device_compute_bytes[i];
         offload->devices[i].source = BT_SOURCE_DRY_RUN;
     }
+}
+
+bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine, const bt_price *price,
+                           bool may_grow, bt_arena *arena, bt_placed *placed, bool *ret_again, bt_error *err) {
+    bt_offload *offload = placed->offload;
+    uint32_t over = 0;
+    *ret_again = false;
+    if (is_whole(offload)) return BT_OK;
+    take_price(price, offload);
     bool fits = bt_offload_fits(offload, &over);
     bool counted = options->wishes.gpu_layers == BT_LAYERS_COUNT || options->wishes.gpu_layers == BT_LAYERS_ALL;
-    uint32_t n_max = fits || counted ? UINT32_MAX : bt_split_blocks(&offload->split) - 1;
+    uint32_t n_blocks = bt_split_blocks(&offload->split);
     bt_offload *other = bt_arena_alloc(arena, sizeof *other);
     if (!other) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    BT_TRY(choose(options, machine, placed, n_max, arena, other, &placed->refusal, err));
-    if (counted) return BT_OK; /* the same blocks; whether they fit was said anew */
-    if (fits && (same_split(&other->split, &offload->split) ||
-                 bt_split_blocks(&other->split) < bt_split_blocks(&offload->split)))
-        return BT_OK;
+    BT_TRY(choose(options, machine, placed, fits || counted ? UINT32_MAX : n_blocks - 1, arena, other, &placed->refusal,
+                  err));
+    /* A number that was asked for is not changed: at most its blocks are dealt out anew. */
+    bool refused = placed->refusal.code[0] != '\0';
+    bool better = bt_split_blocks(&other->split) >= n_blocks && !same_split(&other->split, &offload->split);
+    if (counted ? fits || refused || !may_grow || !better : fits && (!may_grow || !better)) return BT_OK;
     BT_TRY(split_take(other, placed, err));
     placed->offload = other;
     *ret_again = true;

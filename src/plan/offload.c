@@ -221,18 +221,33 @@ static void deal_check(const bt_offload_ask *ask, const prices *p, deal *d) {
     }
 }
 
-/* As many of the first n blocks as fit one device after another. */
+/* As many of the blocks before end as fit into an offer, from the first on. With the head on top where it is wanted. */
+static uint32_t take(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
+                     uint32_t end, bool with_head) {
+    uint64_t bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
+    uint32_t n = 0;
+    if (with_head) bytes = bt_sat_add_u64(bytes, p->head);
+    for (; first + n < end; n++) {
+        bytes = bt_sat_add_u64(bytes, block_bytes(p, first + n, d->n_cpu_moe));
+        if (bytes > budget_of(&ask->offers[offer])) break;
+    }
+    return n;
+}
+
+/* As many of the first n blocks as fit one device after another. The head stands with the last of them: where it does
+ * not fit behind those that fill a device, the next one has the last block, or more, and the head. */
 static void deal_in_order(const bt_offload_ask *ask, const prices *p, uint32_t n, deal *d) {
     uint32_t next = 0;
-    for (uint32_t i = 0; i < ask->n_offers; i++) {
-        uint64_t bytes = bt_sat_add_u64(ask->offers[i].context_bytes, compute_bytes(ask, p, i));
-        d->n_blocks[i] = 0;
-        while (next < n) {
-            bytes = bt_sat_add_u64(bytes, block_bytes(p, next, d->n_cpu_moe));
-            if (bytes > budget_of(&ask->offers[i])) break;
-            d->n_blocks[i]++;
-            next++;
+    memset(d->n_blocks, 0, sizeof d->n_blocks);
+    for (uint32_t i = 0; i < ask->n_offers && next < n; i++) {
+        if (d->head && take(ask, p, d, i, next, n, true) == n - next) {
+            d->n_blocks[i] = n - next;
+            next = n;
+            break;
         }
+        bool is_last = i + 1 == ask->n_offers;
+        d->n_blocks[i] = take(ask, p, d, i, next, d->head && !is_last ? n - 1 : n, false);
+        next += d->n_blocks[i];
     }
     d->n = next;
 }
@@ -288,16 +303,20 @@ static deal most(const bt_offload_ask *ask, const prices *p, uint32_t n_cpu_moe)
     }
 }
 
+/* The same blocks, with as many experts as there is room for beside everything else of them. */
+static deal with_experts(const bt_offload_ask *ask, const prices *p, deal least) {
+    for (uint32_t n_cpu_moe = 0; n_cpu_moe < least.n; n_cpu_moe++) {
+        deal d = deal_make(ask, p, least.n, n_cpu_moe);
+        if (d.fits) return d;
+    }
+    return least;
+}
+
 static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
     bt_layers_kind moe = ask->wishes->cpu_moe;
     bool fixed = moe == BT_LAYERS_ALL || moe == BT_LAYERS_COUNT || !p->has_experts;
     if (fixed) return most(ask, p, moe_wished(ask, p));
-    uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
-    for (uint32_t n_cpu_moe = 0; n_cpu_moe <= n; n_cpu_moe++) {
-        deal d = deal_make(ask, p, n, n_cpu_moe);
-        if (d.fits) return d;
-    }
-    return most(ask, p, p->n_blocks);
+    return with_experts(ask, p, most(ask, p, p->n_blocks));
 }
 
 static const bt_offer *first_failed(const bt_offload_ask *ask) {
@@ -397,6 +416,7 @@ bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, 
     } else {
         uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);
         d = deal_make(ask, &p, n, moe_wished(ask, &p));
+        if (w->cpu_moe == BT_LAYERS_AUTO && p.has_experts) d = with_experts(ask, &p, deal_make(ask, &p, n, n));
         if (!d.fits) refuse_memory(ask, &p, &d, ret_refusal);
     }
     fill(ask, &p, &d, ret_offload);
