@@ -3,7 +3,7 @@
  *
  *   machine, wishes -> offers -> blocks by formula -> facts of the rest -> the host's plan, with a dry run
  *                                     ^                                         |
- *                                     '--- what the dry run says of devices ----'   to more blocks once, then to fewer
+ *                                     '--- what the dry run says of devices ----'   to more once, then only to less
  *
  * The dry run opens no device: others stand in for them (engine/engine.h), so that a plan can be made for a machine
  * that is not here, and costs no memory of a card. It says what caches and graphs take; a formula, which errs upwards,
@@ -111,6 +111,20 @@ static void take_price(const bt_price *price, bt_offload *offload) {
     }
 }
 
+/* Fewer blocks on devices, or of as many blocks fewer experts. */
+static bool is_less(const bt_split *a, const bt_split *b) {
+    uint32_t n_a = bt_split_blocks(a), n_b = bt_split_blocks(b);
+    return n_a < n_b || (n_a == n_b && a->n_cpu_moe > b->n_cpu_moe);
+}
+
+/* Whether blocks are placed anew. A number of them that was asked for stays what it is: where it does not fit, that was
+ * said. */
+static bool is_taken(const bt_offload *other, const bt_offload *offload, bool fits, bool may_grow) {
+    if (same_split(&other->split, &offload->split)) return false;
+    bool less = is_less(&other->split, &offload->split);
+    return fits ? may_grow && !less : may_grow || less;
+}
+
 bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine, const bt_price *price,
                            bool may_grow, bt_arena *arena, bt_placed *placed, bool *ret_again, bt_error *err) {
     bt_offload *offload = placed->offload;
@@ -120,15 +134,14 @@ bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *mach
     take_price(price, offload);
     bool fits = bt_offload_fits(offload, &over);
     bool counted = options->wishes.gpu_layers == BT_LAYERS_COUNT || options->wishes.gpu_layers == BT_LAYERS_ALL;
-    uint32_t n_blocks = bt_split_blocks(&offload->split);
     bt_offload *other = bt_arena_alloc(arena, sizeof *other);
     if (!other) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    BT_TRY(choose(options, machine, placed, fits || counted ? UINT32_MAX : n_blocks - 1, arena, other, &placed->refusal,
-                  err));
-    /* A number that was asked for is not changed: at most its blocks are dealt out anew. */
-    bool refused = placed->refusal.code[0] != '\0';
-    bool better = bt_split_blocks(&other->split) >= n_blocks && !same_split(&other->split, &offload->split);
-    if (counted ? fits || refused || !may_grow || !better : fits && (!may_grow || !better)) return BT_OK;
+    BT_TRY(choose(options, machine, placed, UINT32_MAX, arena, other, &placed->refusal, err));
+    if (counted && placed->refusal.code[0]) return BT_OK;
+    if (!fits && !counted && !is_less(&other->split, &offload->split))
+        BT_TRY(choose(options, machine, placed, bt_split_blocks(&offload->split) - 1, arena, other, &placed->refusal,
+                      err));
+    if (!is_taken(other, offload, fits, may_grow)) return BT_OK;
     BT_TRY(split_take(other, placed, err));
     placed->offload = other;
     *ret_again = true;

@@ -158,9 +158,10 @@ static bt_status price_all(const bt_offload_ask *ask, prices *p, bt_error *err) 
         if (!bt_kv_block_price(facts, b, ask->wishes, ask->n_ctx, ask->n_ubatch, &p->kv[b]))
             return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_NONE, 0, 0,
                            "the cache of block %" PRIu32 " does not fit in 64 bits", b);
-    bt_cost cost = bt_compute_cost(facts, ask->wishes, ask->n_ubatch, ask->wishes->n_threads);
-    p->compute = bt_sat_add_u64(cost.fixed_bytes,
-                                bt_sat_mul_u64(bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes), ask->n_ctx));
+    bt_cost cost = bt_graph_cost(facts, ask->wishes, ask->n_ubatch);
+    uint64_t per_ctx_bytes = bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes);
+    p->compute = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(per_ctx_bytes, ask->n_ctx));
+    p->compute = bt_max_u64(p->compute, cost.floor_bytes);
     return BT_OK;
 }
 
