@@ -11,6 +11,7 @@
 #include "cli/placing.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "plan/choices.h"
 #include "plan/offload.h"
@@ -52,6 +53,14 @@ typedef struct chooser {
     uint64_t compute_bytes[BT_DEVICE_MAX];
 } chooser;
 
+/* What was asked for and cannot be, without being an error: llama.cpp's habit of -ngl 99 is one of many scripts. */
+static void warn_of_none(const bt_wishes *wishes, uint32_t n_offers) {
+    bool counted =
+        wishes->gpu_layers == BT_LAYERS_ALL || (wishes->gpu_layers == BT_LAYERS_COUNT && wishes->n_gpu_layers);
+    if (counted && n_offers == 0 && !wishes->no_devices)
+        bt_log(BT_LOG_WARN, "--gpu-layers: there is no device beside the host, so all blocks stay on it");
+}
+
 static bt_status choose(const bt_cli_options *options, const bt_machine *machine, const bt_placed *placed,
                         uint32_t n_blocks_max, bt_arena *arena, bt_offload *ret, bt_refusal *ret_refusal,
                         bt_error *err) {
@@ -62,6 +71,7 @@ static bt_status choose(const bt_cli_options *options, const bt_machine *machine
     if (c->wishes.type_k == BT_TYPE_AUTO) c->wishes.type_k = TYPE_F16;
     if (c->wishes.type_v == BT_TYPE_AUTO) c->wishes.type_v = TYPE_F16;
     BT_TRY(bt_offers_make(machine, &c->wishes, c->offers, &c->n_offers, err));
+    warn_of_none(&c->wishes, c->n_offers);
     bool measured = false;
     for (uint32_t i = 0; placed->offload && i < placed->offload->split.n_devices; i++)
         for (uint32_t k = 0; k < c->n_offers; k++) {

@@ -103,6 +103,9 @@ bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_
         if (!is_offered(machine, pool) || n == BT_DEVICE_MAX) continue;
         offer_fill(pool, wishes->gpu_mem_bytes, "BURTHEN_GPU_MEM", &ret_offers[n++]);
     }
+    if (wishes->require_device && n == 0)
+        return bt_fail(err, BT_E_DEVICE, "device_missing", BT_MEASURE_ITEMS, 1, 0,
+                       "--require-device, but there is no device beside the host that may be used");
     *ret_n = n;
     if (wishes->main_gpu > 0 && wishes->main_gpu >= n && n > 0)
         return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_ITEMS, wishes->main_gpu, n - 1,
@@ -350,6 +353,7 @@ static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal
     ret->n_changes = 1;
     (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
     (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "%" PRIu32, less.n);
+    ret->changes[0].need_bytes = less.n > 0 ? less.need_bytes : 0; /* of the last device that it fills */
 }
 
 /* ---- the answer ---- */
@@ -414,6 +418,8 @@ bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, 
         refuse_query(failed, ret_refusal);
     } else if (!counted) {
         d = choose_auto(ask, &p);
+        const deal one = deal_make(ask, &p, 1, d.n_cpu_moe);
+        if (w->require_device && d.n == 0) refuse_memory(ask, &p, &one, ret_refusal);
     } else {
         uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);
         d = deal_make(ask, &p, n, moe_wished(ask, &p));

@@ -222,6 +222,23 @@ def try_plan_file(folder, toy):
         checks.check(result.returncode in (2, 3) and said(result).startswith("burthen: "), f"{change}: {result.returncode}: {said(result)}")
 
 
+def try_no_device(toy):
+    expected, _, _, _ = run(toy, "--device", "none", n=3)
+    for args, warns in ((("-ngl", 99), 1), (("-ngl", "all"), 1), (("-ngl", "auto"), 0), (("-ngl", 0), 0), ((), 0)):
+        text, stats, log, _ = run(toy, *args, n=3, card=False)
+        checks.check(text == expected and stats["plan"]["offload"] is None, f"no device, {args}: {text!r}")
+        checks.check(log.count("there is no device beside the host") == warns, f"no device, {args}: {log}")
+    for args in (("--require-device",), ("--require-device", "-ngl", 2)):
+        _, _, log, _ = run(toy, *args, n=3, code=1, card=False)
+        checks.check("burthen: --require-device, but there is no device" in log, f"no device, {args}: {log}")
+    answer = plan(toy, "--require-device", "--device", "FAKE0=64K", code=3)
+    checks.check(answer["refusal"]["code"] == "device_memory" and answer["refusal"]["have_bytes"] == 65536, f"{answer['refusal']}")
+    result, _ = burthen("plan", toy, card=False, GGML_BACKEND_PATH="libggml-fake.so")
+    checks.check(result.returncode == 1 and "wants an absolute path" in said(result), f"a path of here: {said(result)}")
+    result, _ = burthen("plan", toy, card=False, GGML_BACKEND_PATH=str(toy))
+    checks.check(result.returncode == 1 and "no backend" in said(result), f"a path of no backend: {said(result)}")
+
+
 def try_commands(toy, expected):
     # Guesses: by what repeats, the text is unchanged; a draft model guesses nothing beside devices, and that is said.
     text, stats, log, _ = run(harness.SMOLLM2, "-ngl", 15, "--speculate", "ngram")
@@ -298,6 +315,7 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as name:
     try_readings(expected)
     try_faults(toy)
     try_plan_file(folder, toy)
+    try_no_device(toy)
     try_commands(toy, expected)
     try_experts(folder)
 checks.end()

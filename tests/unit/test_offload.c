@@ -205,6 +205,19 @@ static void offers_of_a_failed_reading(void **state) {
     }
 }
 
+static void offers_that_are_required(void **state) {
+    (void)state;
+    wishes.require_device = true;
+    assert_int_equal(bt_offers_make(&machine, &wishes, offers, &n_offers, &error), BT_E_DEVICE);
+    assert_string_equal(error.code, "device_missing");
+    pool_add("BLAS", BT_POOL_ACCEL, BT_READING_REPORTED, 4 * MIB);
+    pool_add("A", BT_POOL_GPU, BT_READING_FAILED, 0); /* left out by default */
+    assert_int_equal(bt_offers_make(&machine, &wishes, offers, &n_offers, &error), BT_E_DEVICE);
+    wishes.gpu_layers = BT_LAYERS_AUTO;
+    offer_all();
+    assert_int_equal(n_offers, 1);
+}
+
 static void offers_begin_with_the_main_one(void **state) {
     (void)state;
     pool_add("A", BT_POOL_GPU, BT_READING_REPORTED, 4 * MIB);
@@ -386,6 +399,7 @@ static void a_number_is_kept_or_refused(void **state) {
     assert_int_equal(refusal.n_changes, 1);
     assert_string_equal(refusal.changes[0].flag, "--gpu-layers");
     assert_string_equal(refusal.changes[0].value, "3");
+    assert_int_equal(refusal.changes[0].need_bytes, 145 * MIB);
     ask_for(3); /* what was suggested holds, one more does not */
     (void)choose();
     assert_string_equal(refusal.code, "");
@@ -402,6 +416,26 @@ static void a_number_is_kept_or_refused(void **state) {
     ask_for(0);
     assert_int_equal(choose(), 0);
     assert_int_equal(offload.split.n_devices, 0);
+}
+
+/* ollama#10707: who requires a device does not want the host alone. */
+static void no_block_where_a_device_is_required(void **state) {
+    (void)state;
+    model_make(4, 40 * MIB, 0, 50 * MIB);
+    device_add(64 * MIB, 25 * MIB);
+    assert_int_equal(choose(), 0);
+    assert_string_equal(refusal.code, "");
+    wishes.require_device = true;
+    assert_int_equal(choose(), 0);
+    assert_string_equal(refusal.code, "device_memory");
+    assert_int_equal(refusal.need_bytes, 65 * MIB);
+    assert_int_equal(refusal.have_bytes, 64 * MIB);
+    offers[0].budget_bytes.value++;
+    (void)choose();
+    assert_string_equal(refusal.code, "device_memory");
+    offers[0].budget_bytes.value = 65 * MIB;
+    assert_int_equal(choose(), 1);
+    assert_string_equal(refusal.code, "");
 }
 
 static void a_device_that_says_nothing(void **state) {
@@ -583,11 +617,13 @@ int main(void) {
         cmocka_unit_test_setup(offers_by_name_in_that_order, fresh),
         cmocka_unit_test_setup(offers_refuse_unknown_names, fresh),
         cmocka_unit_test_setup(offers_of_a_failed_reading, fresh),
+        cmocka_unit_test_setup(offers_that_are_required, fresh),
         cmocka_unit_test_setup(offers_begin_with_the_main_one, fresh),
         cmocka_unit_test_setup(auto_takes_what_fits, fresh_choice),
         cmocka_unit_test_setup(T5_the_head_with_the_last_block, fresh_choice),
         cmocka_unit_test_setup(the_head_goes_where_there_is_room, fresh_choice),
         cmocka_unit_test_setup(a_number_is_kept_or_refused, fresh_choice),
+        cmocka_unit_test_setup(no_block_where_a_device_is_required, fresh_choice),
         cmocka_unit_test_setup(a_device_that_says_nothing, fresh_choice),
         cmocka_unit_test_setup(experts_stay_before_blocks_do, fresh_choice),
         cmocka_unit_test_setup(experts_take_the_room_of_a_head_that_stays, fresh_choice),
