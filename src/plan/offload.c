@@ -329,31 +329,31 @@ static const bt_offer *first_failed(const bt_offload_ask *ask) {
     return NULL;
 }
 
-static void refuse_query(const bt_offer *offer, bt_refusal *ret) {
-    (void)snprintf(ret->code, sizeof ret->code, "device_query");
-    (void)snprintf(ret->message, sizeof ret->message,
+static void refuse_query(const bt_offer *offer, bt_refusal *refusal) {
+    (void)snprintf(refusal->code, sizeof refusal->code, "device_query");
+    (void)snprintf(refusal->message, sizeof refusal->message,
                    "%.31s does not say how much memory it has (%.100s), so blocks cannot be chosen for it; --device "
                    "%.31s=SIZE names a size",
                    offer->pool.name, offer->pool.reason, offer->pool.name);
-    ret->n_changes = 1;
-    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
-    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "0");
+    refusal->n_changes = 1;
+    (void)snprintf(refusal->changes[0].flag, sizeof refusal->changes[0].flag, "--gpu-layers");
+    (void)snprintf(refusal->changes[0].value, sizeof refusal->changes[0].value, "0");
 }
 
-static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal *d, bt_refusal *ret) {
+static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal *d, bt_refusal *refusal) {
     const bt_offer *offer = &ask->offers[d->over];
     deal less = most(ask, p, d->n_cpu_moe);
-    (void)snprintf(ret->code, sizeof ret->code, "device_memory");
-    (void)snprintf(ret->message, sizeof ret->message,
+    (void)snprintf(refusal->code, sizeof refusal->code, "device_memory");
+    (void)snprintf(refusal->message, sizeof refusal->message,
                    "%" PRIu32 " blocks on %.31s need %s, its budget is %s (%.60s): %s short; %" PRIu32 " fit",
                    d->n_blocks[d->over], offer->pool.name, BT_SIZE(d->need_bytes), BT_SIZE(budget_of(offer)),
                    offer->budget_source, BT_SIZE(bt_sat_sub_u64(d->need_bytes, budget_of(offer))), less.n);
-    ret->need_bytes = d->need_bytes;
-    ret->have_bytes = budget_of(offer);
-    ret->n_changes = 1;
-    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
-    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "%" PRIu32, less.n);
-    ret->changes[0].need_bytes = less.n > 0 ? less.need_bytes : 0; /* of the last device that it fills */
+    refusal->need_bytes = d->need_bytes;
+    refusal->have_bytes = budget_of(offer);
+    refusal->n_changes = 1;
+    (void)snprintf(refusal->changes[0].flag, sizeof refusal->changes[0].flag, "--gpu-layers");
+    (void)snprintf(refusal->changes[0].value, sizeof refusal->changes[0].value, "%" PRIu32, less.n);
+    refusal->changes[0].need_bytes = less.n > 0 ? less.need_bytes : 0; /* of the last device that it fills */
 }
 
 /* ---- the answer ---- */
