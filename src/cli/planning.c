@@ -33,7 +33,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PLACE_TRIES     3u    /* by formula, as measured, and once more where that did not fit */
 #define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
@@ -427,15 +426,16 @@ static bt_status make_exact(const bt_cli_options *options, const bt_placed *plac
     return BT_OK;
 }
 
-/* Devices are placed by formula, then by what the dry run says, which may change the host's part once or twice. */
+/* Devices are placed by formula, then by what the dry run says. What is held in the end was measured: blocks that came
+ * to a device by its first word go again where the next one says that they do not fit. */
 static bt_status place_exact(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
                              uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_placed *placed,
                              bt_plan *ret_plan, bt_error *err) {
     bt_price price = {0};
     bool again = true;
-    for (uint32_t i = 0; again && i < PLACE_TRIES; i++) {
+    for (uint32_t i = 0; again; i++) {
         BT_TRY(make_exact(options, placed, draft, machine, base_bytes, outputs, arena, &price, ret_plan, err));
-        BT_TRY(bt_placing_check(options, machine, &price, arena, placed, &again, err));
+        BT_TRY(bt_placing_check(options, machine, &price, i == 0, arena, placed, &again, err));
     }
     return BT_OK;
 }

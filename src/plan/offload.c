@@ -106,6 +106,9 @@ bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_
         if (!is_offered(machine, pool) || n == BT_DEVICE_MAX) continue;
         offer_fill(pool, wishes->gpu_mem_bytes, "BURTHEN_GPU_MEM", &ret_offers[n++]);
     }
+    if (wishes->require_device && n == 0)
+        return bt_fail(err, BT_E_DEVICE, "device_missing", BT_MEASURE_ITEMS, 1, 0,
+                       "--require-device, but there is no device beside the host that may be used");
     *ret_n = n;
     if (wishes->main_gpu > 0 && wishes->main_gpu >= n && n > 0)
         return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_ITEMS, wishes->main_gpu, n - 1,
@@ -161,9 +164,10 @@ static bt_status price_all(const bt_offload_ask *ask, prices *p, bt_error *err) 
         if (!bt_kv_block_price(facts, b, ask->wishes, ask->n_ctx, ask->n_ubatch, &p->kv[b]))
             return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_NONE, 0, 0,
                            "the cache of block %" PRIu32 " does not fit in 64 bits", b);
-    bt_cost cost = bt_compute_cost(facts, ask->wishes, ask->n_ubatch, ask->wishes->n_threads);
-    p->compute = bt_sat_add_u64(cost.fixed_bytes,
-                                bt_sat_mul_u64(bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes), ask->n_ctx));
+    bt_cost cost = bt_graph_cost(facts, ask->wishes, ask->n_ubatch);
+    uint64_t per_ctx_bytes = bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes);
+    p->compute = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(per_ctx_bytes, ask->n_ctx));
+    p->compute = bt_max_u64(p->compute, cost.floor_bytes);
     return BT_OK;
 }
 
@@ -224,18 +228,33 @@ static void deal_check(const bt_offload_ask *ask, const prices *p, deal *d) {
     }
 }
 
-/* As many of the first n blocks as fit one device after another. */
+/* As many of the blocks before end as fit into an offer, from the first on. With the head on top where it is wanted. */
+static uint32_t take(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
+                     uint32_t end, bool with_head) {
+    uint64_t bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
+    uint32_t n = 0;
+    if (with_head) bytes = bt_sat_add_u64(bytes, p->head);
+    for (; first + n < end; n++) {
+        bytes = bt_sat_add_u64(bytes, block_bytes(p, first + n, d->n_cpu_moe));
+        if (bytes > budget_of(&ask->offers[offer])) break;
+    }
+    return n;
+}
+
+/* As many of the first n blocks as fit one device after another. The head stands with the last of them: where it does
+ * not fit behind those that fill a device, the next one has the last block, or more, and the head. */
 static void deal_in_order(const bt_offload_ask *ask, const prices *p, uint32_t n, deal *d) {
     uint32_t next = 0;
-    for (uint32_t i = 0; i < ask->n_offers; i++) {
-        uint64_t bytes = bt_sat_add_u64(ask->offers[i].context_bytes, compute_bytes(ask, p, i));
-        d->n_blocks[i] = 0;
-        while (next < n) {
-            bytes = bt_sat_add_u64(bytes, block_bytes(p, next, d->n_cpu_moe));
-            if (bytes > budget_of(&ask->offers[i])) break;
-            d->n_blocks[i]++;
-            next++;
+    memset(d->n_blocks, 0, sizeof d->n_blocks);
+    for (uint32_t i = 0; i < ask->n_offers && next < n; i++) {
+        if (d->head && take(ask, p, d, i, next, n, true) == n - next) {
+            d->n_blocks[i] = n - next;
+            next = n;
+            break;
         }
+        bool is_last = i + 1 == ask->n_offers;
+        d->n_blocks[i] = take(ask, p, d, i, next, d->head && !is_last ? n - 1 : n, false);
+        next += d->n_blocks[i];
     }
     d->n = next;
 }
@@ -291,16 +310,20 @@ static deal most(const bt_offload_ask *ask, const prices *p, uint32_t n_cpu_moe)
     }
 }
 
+/* The same blocks, with as many experts as there is room for beside everything else of them. */
+static deal with_experts(const bt_offload_ask *ask, const prices *p, deal least) {
+    for (uint32_t n_cpu_moe = 0; n_cpu_moe < least.n; n_cpu_moe++) {
+        deal d = deal_make(ask, p, least.n, n_cpu_moe);
+        if (d.fits) return d;
+    }
+    return least;
+}
+
 static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
     bt_layers_kind moe = ask->wishes->cpu_moe;
     bool fixed = moe == BT_LAYERS_ALL || moe == BT_LAYERS_COUNT || !p->has_experts;
     if (fixed) return most(ask, p, moe_wished(ask, p));
-    uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
-    for (uint32_t n_cpu_moe = 0; n_cpu_moe <= n; n_cpu_moe++) {
-        deal d = deal_make(ask, p, n, n_cpu_moe);
-        if (d.fits) return d;
-    }
-    return most(ask, p, p->n_blocks);
+    return with_experts(ask, p, most(ask, p, p->n_blocks));
 }
 
 static const bt_offer *first_failed(const bt_offload_ask *ask) {
@@ -333,6 +356,7 @@ static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal
     refusal->n_changes = 1;
     (void)snprintf(refusal->changes[0].flag, sizeof refusal->changes[0].flag, "--gpu-layers");
     (void)snprintf(refusal->changes[0].value, sizeof refusal->changes[0].value, "%" PRIu32, less.n);
+    refusal->changes[0].need_bytes = less.n > 0 ? less.need_bytes : 0; /* of the last device that it fills */
 }
 
 /* ---- the answer ---- */
@@ -397,9 +421,12 @@ bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, 
         refuse_query(failed, ret_refusal);
     } else if (!counted) {
         d = choose_auto(ask, &p);
+        const deal one = deal_make(ask, &p, 1, d.n_cpu_moe);
+        if (w->require_device && d.n == 0) refuse_memory(ask, &p, &one, ret_refusal);
     } else {
         uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);
         d = deal_make(ask, &p, n, moe_wished(ask, &p));
+        if (w->cpu_moe == BT_LAYERS_AUTO && p.has_experts) d = with_experts(ask, &p, deal_make(ask, &p, n, n));
         if (!d.fits) refuse_memory(ask, &p, &d, ret_refusal);
     }
     fill(ask, &p, &d, ret_offload);
