@@ -31,8 +31,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGN_BYTES 64 /* as buffers.c */
-#define WORK_SHARE  64 /* of the cap, held for the work area: docs/measurements.md, "worker" */
+#define ALIGN_BYTES 64         /* as buffers.c */
+#define TAKE_BYTES  (1u << 20) /* messages from this size on are taken apart */
+/* Of the cap, held for the work area, and the most of it: docs/measurements.md, "worker". */
+#define WORK_SHARE     32
+#define WORK_MAX_BYTES (UINT64_C(32) << 20)
 
 struct bt_worker {
     struct ggml_backend_reg reg;
@@ -102,10 +105,27 @@ static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor
     if (span) memset(span, value, size);
 }
 
+/* As memcpy; pages of the source are given to the system as soon as they are copied. */
+static void take_over(uint8_t *dest, void *source, size_t size) {
+    uint8_t *from = source;
+    size_t dropped = 0;
+    for (size_t at = 0; at < size;) {
+        size_t n = bt_min_u64(size - at, TAKE_BYTES);
+        memcpy(dest + at, from + at, n);
+        at += n;
+        (void)bt_os_drop(from + dropped, at - dropped); /* else it goes with the message */
+        dropped = at - bt_os_page_bytes();              /* the page of the seam is whole next time */
+    }
+}
+
 static void buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
                        size_t size) {
     uint8_t *span = span_of(ggml, tensor, offset, size);
-    if (span) memcpy(span, data, size);
+    if (!span) return;
+    if (size < TAKE_BYTES)
+        memcpy(span, data, size);
+    else
+        take_over(span, (void *)(uintptr_t)data, size);
 }
 
 static void buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
@@ -400,9 +420,10 @@ static bt_status open_parts(bt_worker *worker, bt_error *err) {
 }
 
 bt_status bt_worker_open(uint64_t memory_bytes, uint32_t n_threads, bt_worker **ret_worker, bt_error *err) {
-    uint64_t held_bytes = memory_bytes / WORK_SHARE / bt_os_page_bytes() * bt_os_page_bytes();
+    uint64_t page_bytes = bt_os_page_bytes();
+    uint64_t held_bytes = bt_min_u64(memory_bytes / WORK_SHARE / page_bytes * page_bytes, WORK_MAX_BYTES);
     if (held_bytes == 0)
-        return bt_fail(err, BT_E_ARG, "worker_memory", BT_MEASURE_BYTES, WORK_SHARE * bt_os_page_bytes(), memory_bytes,
+        return bt_fail(err, BT_E_ARG, "worker_memory", BT_MEASURE_BYTES, WORK_SHARE * page_bytes, memory_bytes,
                        "%s is too little for a worker", BT_SIZE(memory_bytes));
     bt_worker *worker = bt_heap_alloc(sizeof *worker);
     if (!worker) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *worker, 0, "no memory for a worker");

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * worker.h: the device that `burthen worker` offers: host memory under a cap, computed by the CPU backend.
  *
- * What counts within the cap: the buffers that clients have, as whole pages, and the CPU backend's work area. What does
- * not, since no device sees it: the process itself, and the one message that ggml's RPC server holds while it is dealt
- * with, at most the largest tensor that a client sends whole. */
+ * What counts within the cap: the buffers that clients have, as whole pages, and the CPU backend's work area. A tensor
+ * that ggml's RPC server has received takes the room of its own pages in the buffer, which are not there before. What
+ * does not count, since no device sees it: the process itself, and the one message that the server holds while it is
+ * dealt with, where that is a graph (some hundred bytes a node), is read, or writes over what was there.
+ *
+ * The device is for that server alone: 1 MiB or more that is handed to set_tensor is dropped as it is copied, and reads
+ * as zero after. */
 #pragma once
 
 #include "burthen.h"
@@ -20,8 +24,8 @@ typedef struct bt_worker_use {
     uint32_t n_buffers;
 } bt_worker_use;
 
-/* memory_bytes: the cap, a 64th of it held for the work area from the start. BT_E_ARG, code "worker_memory", for less
- * than 64 pages; BT_E_DEVICE without a CPU backend. */
+/* memory_bytes: the cap, a 32nd of it, at most 32 MiB, held for the work area from the start. BT_E_ARG, code
+ * "worker_memory", for less than 32 pages; BT_E_DEVICE without a CPU backend. */
 BT_MUST_CHECK bt_status bt_worker_open(uint64_t memory_bytes, uint32_t n_threads, bt_worker **ret_worker,
                                        bt_error *err);
 /* Every buffer must be freed: returns false if one is left. NULL is fine. */
