@@ -167,9 +167,11 @@ static void say_left(const working *w, const bt_worker_use *use) {
     bt_log(BT_LOG_INFO, "computing needed %s at most", BT_SIZE(use->work_peak_bytes));
 }
 
-/* Clients come a dozen times to ask one thing each; one that wants memory, or stays, is worth a line. */
+/* Clients come a dozen times to ask one thing each; one that wants memory, or stays, is worth a line. This is told
+ * after it happened: buffers that there are when a client has left are the next one's. */
 static void on_event(bt_rpc_event event, const char *peer, void *user) {
     working *w = user;
+    bool asked = false;
     bt_worker_use use;
     bt_worker_use_read(w->worker, &use);
     if (w->options->quiet) return;
@@ -187,8 +189,9 @@ static void on_event(bt_rpc_event event, const char *peer, void *user) {
         (void)fprintf(stderr, "burthen: serving the client %s\n", w->peer);
         break;
     case BT_RPC_CLIENT_LEFT:
-        if (w->peer_said || use.n_given + use.n_refused != w->n_asked) say_left(w, &use);
-        w->n_asked = use.n_given + use.n_refused;
+        asked = use.n_buffers == 0 && use.n_given + use.n_refused != w->n_asked;
+        if (w->peer_said || asked) say_left(w, &use);
+        if (asked) w->n_asked = use.n_given + use.n_refused;
         break;
     }
 }

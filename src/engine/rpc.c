@@ -32,7 +32,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -203,14 +202,13 @@ bt_status bt_rpc_check(const char *endpoint, uint32_t timeout_ms, bt_error *err)
 /* ---- workers in use --------------------------------------------------------------------------------------------- */
 
 typedef struct workers {
-    pthread_mutex_t lock; /* who adds */
     char endpoints[BT_RPC_WORKER_MAX][ENDPOINT_BYTES];
     atomic_uint n; /* an entry is written before it counts: ggml aborts on any thread, at any time */
     bool listens;
     ggml_abort_callback_t before;
 } workers;
 
-static workers in_use = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static workers in_use;
 
 /* Nobody listens there any more. One that serves us still does. */
 static bool is_gone(const char *endpoint) {
@@ -247,7 +245,6 @@ static void on_abort(const char *message) {
         (void)fprintf(stderr, "%s\n", message); /* as ggml would */
 }
 
-/* Under the lock. */
 static void listen_for_the_end(void) {
     struct sigaction action;
     if (in_use.listens) return;
@@ -264,21 +261,20 @@ static bool is_known(const char *endpoint) {
 
 typedef ggml_backend_reg_t (*add_server_fn)(const char *);
 
-static bt_status find_add(add_server_fn *ret_add, bt_error *err) {
+static add_server_fn find_add(void) {
+    add_server_fn found = NULL;
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     void *symbol = reg ? ggml_backend_reg_get_proc_address(reg, "ggml_backend_rpc_add_server") : NULL;
-    if (!symbol)
-        return bt_fail(err, BT_E_UNSUPPORTED, "rpc_missing", BT_MEASURE_NONE, 0, 0,
-                       "this llama.cpp was built without RPC: build it with -DGGML_RPC=ON");
-    memcpy(ret_add, &symbol, sizeof symbol);
-    return BT_OK;
+    if (symbol) memcpy(&found, &symbol, sizeof found);
+    return found;
 }
 
-/* Under the lock. */
-static bt_status add(const char *endpoint, bt_error *err) {
-    add_server_fn add_server = NULL;
+bt_status bt_rpc_add(const char *endpoint, bt_error *err) {
+    add_server_fn add_server = find_add();
     if (is_known(endpoint)) return BT_OK;
-    BT_TRY(find_add(&add_server, err));
+    if (!add_server)
+        return bt_fail(err, BT_E_UNSUPPORTED, "rpc_missing", BT_MEASURE_NONE, 0, 0,
+                       "this llama.cpp was built without RPC: build it with -DGGML_RPC=ON");
     if (in_use.n == BT_RPC_WORKER_MAX)
         return bt_fail(err, BT_E_LIMIT, "rpc_workers", BT_MEASURE_ITEMS, BT_RPC_WORKER_MAX + 1, BT_RPC_WORKER_MAX,
                        "more than %u workers", BT_RPC_WORKER_MAX);
@@ -293,11 +289,4 @@ static bt_status add(const char *endpoint, bt_error *err) {
     }
     in_use.n--;
     return bt_fail(err, BT_E_DEVICE, "rpc_devices", BT_MEASURE_NONE, 0, 0, "the worker %s offers no device", endpoint);
-}
-
-bt_status bt_rpc_add(const char *endpoint, bt_error *err) {
-    pthread_mutex_lock(&in_use.lock);
-    bt_status status = add(endpoint, err);
-    pthread_mutex_unlock(&in_use.lock);
-    return status;
 }

@@ -24,7 +24,8 @@ BT_MUST_CHECK bt_status bt_rpc_check(const char *endpoint, uint32_t timeout_ms, 
  * address again changes nothing. From then on a worker that dies is named where ggml gives up (bt_engine_on_abort,
  * which must have been called before), and a closed connection is no signal (SIGPIPE).
  *
- * No connection is held in between: another client may take the worker, and ggml then waits until it is free.
+ * From one thread. No connection is held in between: another client may take the worker, and ggml then waits until it
+ * is free.
  *
  * returns as bt_rpc_check; BT_E_UNSUPPORTED, code "rpc_missing", in a build without RPC; BT_E_DEVICE, code
  *         "rpc_devices", for a server without devices; BT_E_LIMIT, code "rpc_workers", beyond BT_RPC_WORKER_MAX. */

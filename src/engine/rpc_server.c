@@ -58,14 +58,12 @@ typedef struct server {
     uint64_t stays_ns; /* when the client that there is will have stayed; 0: there is none, or it has */
 } server;
 
-static bt_status find_start(start_server_fn *ret_start, bt_error *err) {
+static start_server_fn find_start(void) {
+    start_server_fn found = NULL;
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     void *symbol = reg ? ggml_backend_reg_get_proc_address(reg, "ggml_backend_rpc_start_server") : NULL;
-    if (!symbol)
-        return bt_fail(err, BT_E_UNSUPPORTED, "rpc_missing", BT_MEASURE_NONE, 0, 0,
-                       "this llama.cpp was built without RPC: build it with -DGGML_RPC=ON");
-    memcpy(ret_start, &symbol, sizeof symbol);
-    return BT_OK;
+    if (symbol) memcpy(&found, &symbol, sizeof found);
+    return found;
 }
 
 /* ---- sockets ---------------------------------------------------------------------------------------------------- */
@@ -85,7 +83,7 @@ static bt_status try_to_listen(const bt_rpc_server_params *params, bt_error *err
 }
 
 static bool listens_at(int fd, uint16_t port) {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     int listens = 0;
     socklen_t n = sizeof listens, n_address = sizeof address;
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) == 0 && listens &&
@@ -103,7 +101,7 @@ static bool any_listens(uint16_t port) {
 static void find_peer(uint16_t port, char peer[PEER_BYTES]) {
     peer[0] = '\0';
     for (int fd = 0; fd < FD_MAX; fd++) {
-        struct sockaddr_in own, other;
+        struct sockaddr_in own = {0}, other = {0};
         socklen_t n_own = sizeof own, n_other = sizeof other;
         char text[INET_ADDRSTRLEN];
         bool is_it = getsockname(fd, (struct sockaddr *)&own, &n_own) == 0 && n_own == sizeof own &&
@@ -225,7 +223,10 @@ bt_status bt_rpc_serve(const bt_rpc_server_params *params, bt_error *err) {
     static server s; /* outlives this call: its thread cannot be stopped */
     s = (server){.params = params, .lines_fd = -1, .ended_fd = {-1, -1}};
     (void)snprintf(s.endpoint, sizeof s.endpoint, "%s:%u", params->host, params->port);
-    BT_TRY(find_start(&s.start, err));
+    s.start = find_start();
+    if (!s.start)
+        return bt_fail(err, BT_E_UNSUPPORTED, "rpc_missing", BT_MEASURE_NONE, 0, 0,
+                       "this llama.cpp was built without RPC: build it with -DGGML_RPC=ON");
     BT_TRY(try_to_listen(params, err));
     BT_TRY(take_stdout(&s, err));
     BT_TRY(start_thread(&s, err));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_worker_device.c: the device that `burthen worker` offers: its cap, to the byte; what it gives back; what it computes.
+ * test_worker_device.c: the device that `burthen worker` offers: its cap, to the byte; what it gives back; what it
+ * computes.
  *
  * In the build with fault injection also: every fallible call fails once, and nothing is left. */
 #include "base/fault.h"
