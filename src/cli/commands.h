@@ -14,6 +14,7 @@ bt_cmd bt_cmd_perplexity;
 bt_cmd bt_cmd_inspect;
 bt_cmd bt_cmd_devices;
 bt_cmd bt_cmd_report;
+bt_cmd bt_cmd_worker;
 bt_cmd bt_cmd_help;
 bt_cmd bt_cmd_version;
 

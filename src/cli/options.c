@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ALL_MODEL        (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY | BT_CLI_REPORT)
-#define EVERY            (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION)
+#define EVERY            (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION | BT_CLI_WORKER)
 #define LOADS            (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
 #define GENERATES        (BT_CLI_RUN | BT_CLI_BENCH)
 #define CTX_MAX          1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
@@ -48,6 +48,30 @@ const bt_option bt_cli_option_table[] = {
      WISH(force),
      .help = "run a refused plan after printing what it costs",
      .commands = ALL_MODEL},
+    {.name = "listen",
+     .kind = BT_OPTION_TEXT,
+     AT(listen),
+     .arg = "HOST:PORT",
+     .help = "where clients find the worker: a name or an IPv4 address of this machine",
+     .shown_default = "127.0.0.1:50052",
+     .commands = BT_CLI_WORKER},
+    {.name = "memory",
+     .kind = BT_OPTION_SIZE,
+     .offset = offsetof(bt_cli_options, worker_memory_bytes),
+     .set_offset = offsetof(bt_cli_options, worker_memory_given),
+     .arg = "SIZE",
+     .help = "what clients' buffers and computing take at most; must be given",
+     .commands = BT_CLI_WORKER},
+    {.name = "insecure",
+     .kind = BT_OPTION_FLAG,
+     AT(insecure),
+     .help = "listen where other machines can reach it; ggml's RPC is neither authenticated nor memory-safe",
+     .commands = BT_CLI_WORKER},
+    {.name = "force",
+     .kind = BT_OPTION_FLAG,
+     WISH(force),
+     .help = "offer more memory than this machine leaves",
+     .commands = BT_CLI_WORKER},
     {.name = "ctx-size",
      .shorts = "c",
      .kind = BT_OPTION_U32,
@@ -139,7 +163,7 @@ const bt_option bt_cli_option_table[] = {
      .arg = "N",
      .help = "threads that compute",
      .shown_default = "the cores allowed",
-     .commands = ALL_MODEL},
+     .commands = ALL_MODEL | BT_CLI_WORKER},
     {.name = "buffers",
      .kind = BT_OPTION_U32,
      WISH(n_buffers),
@@ -597,7 +621,7 @@ const bt_option bt_cli_option_table[] = {
      AT(root),
      .arg = "DIR",
      .help = "read DIR/proc and DIR/sys",
-     .commands = ALL_MODEL | BT_CLI_DEVICES,
+     .commands = ALL_MODEL | BT_CLI_DEVICES | BT_CLI_WORKER,
      .hidden = true,
      .no_env = true},
     {.name = "reader",
@@ -644,6 +668,7 @@ void bt_cli_options_default(bt_cli_options *ret) {
     *ret = (bt_cli_options){
         .wishes = {.type_k = 1, .type_v = 1}, /* GGML_TYPE_F16 */
         .root = "",
+        .listen = "127.0.0.1:50052", /* as llama.cpp's rpc-server */
         .n_predict = -1,
         .n_chunks = -1,
         .n_prompt = 512, /* as llama-bench */

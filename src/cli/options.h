@@ -19,6 +19,7 @@ typedef enum bt_cli_command {
     BT_CLI_HELP = 1 << 6,
     BT_CLI_VERSION = 1 << 7,
     BT_CLI_REPORT = 1 << 8,
+    BT_CLI_WORKER = 1 << 9,
 } bt_cli_command;
 
 #define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
@@ -64,6 +65,12 @@ typedef struct bt_cli_options {
     bool n_prompt_given;
     const char *vs_budget, *plot_file; /* NULL: not given */
     bool bench_step;                   /* one budget of a list that another process has */
+
+    /* the worker */
+    const char *listen;
+    uint64_t worker_memory_bytes;
+    bool worker_memory_given;
+    bool insecure;
 
     /* what is said */
     bool json, quiet, verbose;

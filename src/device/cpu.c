@@ -96,17 +96,17 @@ static void borrow_pool(bt_cpu *cpu, const bt_cpu *lender) {
     cpu->n_threads = (uint32_t)bt_min_u64(cpu->n_threads, lender->n_pool_threads);
 }
 
-bt_status bt_cpu_open(const bt_device *device, bt_cpu **ret_cpu, bt_error *err) {
+bt_status bt_cpu_open(const bt_cpu_params *params, bt_cpu **ret_cpu, bt_error *err) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!dev) return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
     bt_cpu *cpu = bt_heap_alloc(sizeof *cpu);
     if (!cpu)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *cpu, 0, "no memory for the compute threads");
-    cpu->account = device->account;
+    cpu->account = params->account;
     cpu->dev = dev;
-    cpu->measuring = device->params.measuring;
-    cpu->n_threads = device->params.n_threads;
-    cpu->line = bt_device_line(device, BT_LINE_COMPUTE);
+    cpu->measuring = params->measuring;
+    cpu->n_threads = params->n_threads;
+    cpu->line = params->line;
     find_calls(cpu);
     if (!calls_directly(cpu)) {
         cpu->backend = ggml_backend_dev_init(dev, NULL);
@@ -115,7 +115,7 @@ bt_status bt_cpu_open(const bt_device *device, bt_cpu **ret_cpu, bt_error *err) 
             return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml's CPU backend does not start");
         }
     }
-    const bt_cpu *lender = device->params.threads_of ? device->params.threads_of->cpu : NULL;
+    const bt_cpu *lender = params->lender;
     if (lender && lender->pool && !cpu->backend) borrow_pool(cpu, lender);
     bt_status status = make_pool(cpu, cpu->n_threads, err);
     if (status != BT_OK) {
@@ -178,15 +178,26 @@ bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err) {
     return BT_OK;
 }
 
+void bt_cpu_trim(bt_cpu *cpu, uint64_t work_bytes) {
+    if (cpu->work_bytes <= work_bytes) return;
+    bt_account_unmap(cpu->account, cpu->work);
+    cpu->work = NULL;
+    cpu->work_bytes = 0;
+}
+
 uint64_t bt_cpu_work_bytes(const bt_cpu *cpu) {
     return cpu->work_peak_bytes;
 }
 
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan) {
+    return bt_cpu_compute_in(cpu, graph, plan, cpu->work ? cpu->work->base : NULL);
+}
+
+enum ggml_status bt_cpu_compute_in(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan, void *work) {
     if (!calls_directly(cpu)) return ggml_backend_graph_compute(cpu->backend, graph);
     struct ggml_cplan cplan = {
         .work_size = plan->work_bytes,
-        .work_data = cpu->work ? cpu->work->base : NULL,
+        .work_data = work,
         .n_threads = plan->n_threads,
         .threadpool = cpu->pool,
         .abort_callback = cpu->abort_callback,

@@ -18,7 +18,12 @@
 
 static bt_status open_parts(bt_device *device, bt_error *err) {
     BT_TRY(bt_pool_open(device->account, POOL_BUFFERS, &device->pool, err));
-    BT_TRY(bt_cpu_open(device, &device->cpu, err));
+    const bt_cpu_params cpu = {.account = device->account,
+                               .line = bt_device_line(device, BT_LINE_COMPUTE),
+                               .n_threads = device->params.n_threads,
+                               .lender = device->params.threads_of ? device->params.threads_of->cpu : NULL,
+                               .measuring = device->params.measuring};
+    BT_TRY(bt_cpu_open(&cpu, &device->cpu, err));
     return bt_weights_open(device, &device->weights, err);
 }
 

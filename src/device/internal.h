@@ -26,7 +26,15 @@ typedef struct bt_cpu_plan {
     int n_threads;
 } bt_cpu_plan;
 
-bt_status bt_cpu_open(const bt_device *device, bt_cpu **ret_cpu, bt_error *err);
+typedef struct bt_cpu_params {
+    bt_account *account;
+    bt_line line; /* of the work area */
+    uint32_t n_threads;
+    const bt_cpu *lender; /* whose threads compute, never at the same time; NULL: threads of its own */
+    bool measuring;
+} bt_cpu_params;
+
+bt_status bt_cpu_open(const bt_cpu_params *params, bt_cpu **ret_cpu, bt_error *err);
 void bt_cpu_close(bt_cpu *cpu);
 ggml_backend_dev_t bt_cpu_device(const bt_cpu *cpu);
 void bt_cpu_set_threads(bt_cpu *cpu, uint32_t n_threads);
@@ -34,7 +42,11 @@ void bt_cpu_set_abort(bt_cpu *cpu, ggml_abort_callback callback, void *user);
 bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph);
 /* Make the work area at least this large. */
 bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err);
+/* Give a work area back that is larger. */
+void bt_cpu_trim(bt_cpu *cpu, uint64_t work_bytes);
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan);
+/* In a work area of the caller's. */
+enum ggml_status bt_cpu_compute_in(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan, void *work);
 uint64_t bt_cpu_work_bytes(const bt_cpu *cpu);
 
 /* ---- buffers.c ---- */
