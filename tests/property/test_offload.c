@@ -62,7 +62,7 @@ static void world_make(void) {
     bool moe = below(2) == 0;
     w.facts.n_block = n_blocks;
     w.facts.tensors = w.tensors;
-    w.facts.tied_head = below(3) == 0;
+    w.facts.head_stays = below(3) == 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
         uint64_t bytes = 1 + below(9000);
         snprintf(w.names[2 * b], sizeof w.names[0], "blk.%" PRIu32 ".attn_q.weight", b);
@@ -74,7 +74,7 @@ static void world_make(void) {
         tensor_add(w.names[2 * b + 1], (int32_t)b, bytes, BT_ROLE_EXPERTS);
         w.experts[b] = bytes + PADDING;
     }
-    if (!w.facts.tied_head) {
+    if (!w.facts.head_stays) {
         uint64_t bytes = 1 + below(below(2) ? 60000 : 3000);
         tensor_add("output.weight", -1, bytes, BT_ROLE_HEAD);
         w.head = bytes + PADDING;
@@ -117,7 +117,7 @@ static bool some_deal_fits(uint32_t device, uint32_t first, uint32_t n, uint32_t
         for (uint32_t b = first; b < first + k; b++)
             bytes += w.dense[b] + (b < n_cpu_moe ? 0 : w.experts[b]);
         bool has_last = k > 0 && first + k == n;
-        if (has_last && n == w.facts.n_block && !w.facts.tied_head) bytes += w.head;
+        if (has_last && n == w.facts.n_block && !w.facts.head_stays) bytes += w.head;
         if (k > 0 && bytes > w.offers[device].budget_bytes.value) continue;
         if (some_deal_fits(device + 1, first + k, n, n_cpu_moe)) return true;
     }
@@ -142,7 +142,7 @@ static void placement_is_sound(const bt_offload *chosen) {
         assert_int_equal(device->context_bytes, w.offers[offer].context_bytes);
         assert_true(bt_device_plan_bytes(device) <= w.offers[offer].budget_bytes.value);
     }
-    assert_int_equal(chosen->split.head, n == w.facts.n_block && !w.facts.tied_head);
+    assert_int_equal(chosen->split.head, n == w.facts.n_block && !w.facts.head_stays);
     assert_true(chosen->split.n_cpu_moe <= n);
 }
 
@@ -261,9 +261,23 @@ static uint8_t device_wanted(const bt_split *split, const bt_tensor *t) {
 static void tensors_are_placed(const bt_facts *whole, const bt_facts *split) {
     uint64_t host = 0, away = 0, units = 0;
     uint32_t n_members = 0;
-    assert_int_equal(split->n_tensors, whole->n_tensors);
+    bool has_copy = split->split.head && whole->tied_head; /* of the table, for the device that computes the head */
+    assert_int_equal(split->n_tensors, whole->n_tensors + has_copy);
+    assert_int_equal(split->n_file_tensors, whole->n_tensors);
     for (uint32_t i = 0; i < whole->n_tensors; i++) {
         const bt_tensor *t = &split->tensors[i];
+        if (has_copy && whole->tensors[i].role == BT_ROLE_TIED) {
+            const bt_tensor *copy = &split->tensors[whole->n_tensors];
+            assert_int_equal(t->role, BT_ROLE_TABLE);
+            assert_int_equal(t->device, 0);
+            assert_string_equal(copy->name, "output.weight");
+            assert_int_equal(copy->role, BT_ROLE_AWAY);
+            assert_true(copy->device > 0);
+            assert_int_equal(copy->bytes, t->bytes);
+            assert_int_equal(copy->file_offset, t->file_offset);
+            host += t->bytes;
+            continue;
+        }
         assert_string_equal(t->name, whole->tensors[i].name);
         assert_int_equal(t->bytes, whole->tensors[i].bytes);
         assert_int_equal(t->device, device_wanted(&split->split, t));
@@ -317,7 +331,7 @@ static void split_round(void) {
                 i++;
             at.n_blocks[i]--;
         }
-        at.head = n == whole->n_block && !whole->tied_head && below(2) == 0;
+        at.head = n == whole->n_block && !whole->head_stays && below(2) == 0;
         at.n_cpu_moe = (uint32_t)below(n + 1);
         bt_facts *split[2] = {NULL, NULL};
         bt_error err = {0};

@@ -81,6 +81,7 @@ static inline void fixture_facts(report_fixture *f) {
         .n_shards = 2,
         .tensors = f->tensors,
         .n_tensors = 4,
+        .n_file_tensors = 4,
         .units = f->units,
         .n_units = FIXTURE_UNITS,
         .weight_bytes = 19000004,

@@ -264,7 +264,7 @@ static void model_make(uint32_t n_blocks, uint64_t dense_bytes, uint64_t expert_
         tensor_add(names[2 * b + 1], (int32_t)b, expert_bytes - PADDING, BT_ROLE_EXPERTS);
     }
     tensor_add("token_embd.weight", -1, 1000 * MIB, head_bytes > 0 ? BT_ROLE_TABLE : BT_ROLE_TIED);
-    facts.tied_head = head_bytes == 0;
+    facts.head_stays = head_bytes == 0;
     if (head_bytes > 0) tensor_add("output.weight", -1, head_bytes - PADDING, BT_ROLE_HEAD);
 }
 
