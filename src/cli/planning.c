@@ -12,9 +12,11 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/base_costs.h"
+#include "cli/commands.h"
 #include "cli/drafting.h"
 #include "engine/devices.h"
 #include "engine/exact.h"
+#include "engine/rpc.h"
 #include "engine/speculate.h"
 #include "engine/speed.h"
 #include "model/projector.h"
@@ -89,6 +91,9 @@ static bt_status probe(const bt_cli_options *options, bt_machine *ret_machine, b
     BT_TRY(bt_machine_probe(options->root, ret_machine, err));
     if (options->root[0]) return BT_OK;
     BT_TRY(bt_devices_init(err));
+    if (options->n_rpc > 0) bt_cli_catch_aborts(); /* where a worker dies while it is asked */
+    for (uint32_t i = 0; i < options->n_rpc; i++)
+        BT_TRY(bt_rpc_add(options->rpc[i], err));
     bt_devices_read(ret_machine);
     return BT_OK;
 }

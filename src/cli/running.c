@@ -69,8 +69,14 @@ static void on_ggml_abort(const char *message) {
     _exit(bt_cli_fail(&err));
 }
 
+void bt_cli_catch_aborts(void) {
+    static bool caught; /* others may have put themselves before it since */
+    if (!caught) bt_engine_on_abort(on_ggml_abort);
+    caught = true;
+}
+
 bt_status bt_cli_engine_init(bt_error *err) {
-    bt_engine_on_abort(on_ggml_abort);
+    bt_cli_catch_aborts();
     return bt_engine_init(err);
 }
 
