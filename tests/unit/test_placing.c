@@ -112,6 +112,18 @@ static void a_larger_graph_takes_blocks_back(void **state) {
     assert_string_equal(placed.refusal.code, "");
 }
 
+/* What was placed fits as it was measured: a sum that the formula would not have dared is no reason to change it. */
+static void what_fits_stays(void **state) {
+    (void)state;
+    uint64_t graph = probe(), block = kit_blocks_bytes(&kit, 1, false);
+    kit_budget(&kit, graph + 3 * block);
+    assert_int_equal(make(), 3);
+    bt_price price = kit_price(&placed, graph + 100);
+    price.device_kv_bytes[0] -= 100;
+    assert_int_equal(check(&price, true), 3);
+    assert_false(again);
+}
+
 /* Caches that are larger than the formula says: it cannot choose by that, so a block at a time goes. */
 static void larger_caches_take_blocks_back(void **state) {
     (void)state;
@@ -196,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_smaller_graph_makes_room_once),
         TEST(a_larger_graph_takes_blocks_back),
+        TEST(what_fits_stays),
         TEST(larger_caches_take_blocks_back),
         TEST(a_number_stays),
         TEST(the_head_goes_with_all_blocks),
