@@ -18,6 +18,8 @@ import random_model
 CARD = pathlib.Path(os.environ.get("BT_FAKE_DEVICE", harness.SOURCE / "build/release/tests/libggml-fake.so"))
 harness.require(harness.SMOLLM2, CARD)
 checks = harness.Checks()
+# Shadow memory breaks every bound of the host; the rest holds with a sanitizer too, and it sees what is left behind.
+SANITIZED = re.search(rb"__(asan|tsan)_init", CARD.read_bytes()) is not None
 PROMPT = "The capital of France is"
 MIB = harness.MIB
 SIZES = ("-c", 256, "-ub", 64, "-t", 1)
@@ -86,7 +88,8 @@ def try_text(expected):
         checks.check((counts["FAKE0"]["compute"] > 0) == bool(blocks), f"-ngl {layers}: {counts}")
         check_held(f"-ngl {layers}", stats, counts)
         if layers == "all":  # nothing is left to pin but the tied table, which is the head as well
-            checks.check(stats["plan"]["pools"][0]["planned_bytes"] < 70 * MIB, f"all: {stats['plan']['pools'][0]}")
+            host = stats["plan"]["pools"][0]
+            checks.check(SANITIZED or host["planned_bytes"] < 70 * MIB, f"all: {host}")
             checks.check(not stats["plan"]["offload"]["head"], "a tied head is on a device")
     text, stats, _, counts = run(harness.SMOLLM2, "-ngl", 20, "-ts", "3,1", FAKE_DEVICES="FAKE0=64M,FAKE1=64M")
     checks.check(text == expected, f"-ts 3,1: {text!r}")
@@ -293,6 +296,8 @@ def try_experts(folder):
                 checks.check(fewer["refusal"]["code"] == "device_memory", f"{where}: one less: {fewer['refusal']}")
             else:
                 checks.check(offload["n_cpu_moe"] == n_moe, f"{where}: {offload}")
+        if SANITIZED:
+            continue
         refused = plan(model, "-ngl", "all", "-ncmoe", "all", "--ram-budget", "1M", code=3)
         low = next(rung["budget_bytes"] for rung in refused["ladder"] if rung["what"] == "minimum")
         text, stats, _, counts = run(model, "-ngl", "all", "-ncmoe", "all", "--ram-budget", low, n=8, prompt=prompt)
@@ -309,7 +314,8 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as name:
     expected, _, _, counts = run(harness.SMOLLM2, "--device", "none")
     checks.check(len(expected) > 20 and counts["FAKE0"]["alloc"] == 0, f"the host alone: {expected!r}, {counts}")
     try_text(expected)
-    try_stream(expected)
+    if not SANITIZED:
+        try_stream(expected)
     try_formula(toy)
     try_auto(expected)
     try_readings(expected)
