@@ -445,3 +445,10 @@ bool bt_offload_fits(const bt_offload *offload, uint32_t *ret_device) {
     }
     return true;
 }
+
+uint64_t bt_offload_shared_bytes(const bt_offload *offload) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; offload && i < offload->split.n_devices; i++)
+        if (offload->devices[i].shares_host) sum = bt_sat_add_u64(sum, bt_device_plan_bytes(&offload->devices[i]));
+    return sum;
+}
