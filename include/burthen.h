@@ -240,7 +240,7 @@ typedef struct bt_tensor {
     uint32_t shard;
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
-    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
+    uint32_t unit;  /* first unit it belongs to, or BT_NO_UNIT */
     uint8_t device; /* 1 + the device of a split that holds it; 0: the host does */
     bt_layout layout;
 } bt_tensor;
