@@ -170,20 +170,22 @@ bt_status bt_placing_of_plan(const bt_facts *whole, const bt_plan *plan, bt_plac
     return BT_OK;
 }
 
+/* How fast a device is, is not known; the disk bounds what the host streams for it all the same. */
+static void forget_rate(bt_forecast *forecast) {
+    if (forecast->bound != BT_BOUND_DISK) forecast->micro_tokens_per_s = (bt_known){0};
+}
+
 void bt_placing_add(const bt_placed *placed, bt_plan *plan) {
     plan->offload = is_whole(placed->offload) ? NULL : placed->offload;
+    if (plan->offload) {
+        forget_rate(&plan->forecast);
+        for (uint32_t i = 0; i < BT_RUNG_COUNT; i++)
+            forget_rate(&plan->ladder[i].forecast);
+    }
     if (!placed->refusal.code[0]) return;
     plan->verdict = BT_REFUSED;
     plan->forced = plan->wishes.force;
     plan->refusal = placed->refusal;
-}
-
-uint64_t bt_placing_shared_bytes(const bt_placed *placed) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < placed->offload->split.n_devices; i++)
-        if (placed->offload->devices[i].shares_host)
-            sum = bt_sat_add_u64(sum, bt_device_plan_bytes(&placed->offload->devices[i]));
-    return sum;
 }
 
 void bt_placed_close(bt_placed *placed) {

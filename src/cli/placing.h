@@ -30,6 +30,4 @@ BT_MUST_CHECK bt_status bt_placing_of_plan(const bt_facts *whole, const bt_plan 
                                            bt_error *err);
 /* Devices and refusal into the plan of the host. */
 void bt_placing_add(const bt_placed *placed, bt_plan *plan);
-/* What devices that share the host's memory take of its budget. */
-uint64_t bt_placing_shared_bytes(const bt_placed *placed);
 void bt_placed_close(bt_placed *placed); /* one of zeroes is fine */

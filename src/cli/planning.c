@@ -24,6 +24,7 @@
 #include "plan/choices.h"
 #include "plan/companions.h"
 #include "plan/costs.h"
+#include "plan/offload.h"
 #include "plan/plan.h"
 #include "probe/disk.h"
 #include "probe/probe.h"
@@ -180,6 +181,16 @@ static bt_status add_companions(const bt_cli_options *options, const bt_facts *f
     return BT_OK;
 }
 
+/* A device in the host's own memory: one pool, two lists of lines. */
+static void share_budget(const bt_offload *offload, bt_budget *budget) {
+    uint64_t shared_bytes = bt_offload_shared_bytes(offload);
+    if (shared_bytes == 0 || budget->bytes == UINT64_MAX) return;
+    budget->bytes = bt_sat_sub_u64(budget->bytes, shared_bytes);
+    size_t n = strlen(budget->source);
+    (void)snprintf(budget->source + n, sizeof budget->source - n, ", less %s of devices that share it",
+                   BT_SIZE(shared_bytes));
+}
+
 /* What there is to decide, priced by formula. Guesses by a draft model are not made beside a second layout. */
 static bt_status make_problem(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
                               const bt_machine *machine, bt_arena *arena, bt_problem *ret_problem, bt_error *err) {
@@ -196,8 +207,7 @@ static bt_status make_problem(const bt_cli_options *options, const bt_placed *pl
     bt_budget *budget = bt_arena_array(arena, 1, sizeof *budget); /* its words are the problem's */
     if (!budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     *budget = bt_budget_resolve(machine, &options->wishes);
-    /* A device in the host's own memory: one pool, two lists of lines. */
-    if (budget->bytes != UINT64_MAX) budget->bytes = bt_sat_sub_u64(budget->bytes, bt_placing_shared_bytes(placed));
+    share_budget(placed->offload, budget);
     bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
     uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
@@ -477,6 +487,7 @@ static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, 
     bt_budget budget = bt_budget_resolve(machine, &plan->wishes);
     if (asked->budget_kind == BT_BUDGET_BYTES && asked->budget_bytes < budget.bytes)
         budget = bt_budget_resolve(machine, asked);
+    share_budget(plan->offload, &budget);
     bool is_same = strcmp(of_plan->machine, now->machine) == 0;
     if (plan->planned_bytes <= budget.bytes || (plan->forced && is_same)) return BT_OK;
     if (is_same) {
@@ -488,6 +499,30 @@ static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, 
                    "the plan is for another machine (%s, this is %s) and needs %s, this one leaves %s (%s)",
                    of_plan->machine[0] ? of_plan->machine : "unknown", now->machine[0] ? now->machine : "unknown",
                    BT_SIZE(plan->planned_bytes), BT_SIZE(budget.bytes), budget.source);
+}
+
+static bt_known size_named(const bt_wishes *wishes, const char *name) {
+    for (uint32_t i = 0; i < wishes->n_devices; i++)
+        if (strcmp(wishes->devices[i].name, name) == 0 && wishes->devices[i].budget_bytes.known)
+            return wishes->devices[i].budget_bytes;
+    return wishes->gpu_mem_bytes;
+}
+
+/* The same of devices: a card may have less to give now. One that is gone is found out when it is looked for. */
+static bt_status check_device_room(const bt_plan *plan, const bt_machine *machine, bt_error *err) {
+    for (uint32_t i = 0; plan->offload && i < plan->offload->split.n_devices; i++) {
+        const bt_device_plan *device = &plan->offload->devices[i];
+        for (uint32_t k = 1; k < machine->n_pools; k++) {
+            const bt_pool *pool = &machine->pools[k];
+            if (strcmp(pool->name, device->name) != 0) continue;
+            uint64_t have = bt_device_budget_resolve(size_named(&plan->wishes, device->name), pool).bytes;
+            uint64_t need = bt_device_plan_bytes(device);
+            if (need <= have) continue;
+            return bt_fail(err, BT_E_BUDGET, "plan_room", BT_MEASURE_BYTES, need, have,
+                           "the plan needs %s of %s, which leaves %s now", BT_SIZE(need), device->name, BT_SIZE(have));
+        }
+    }
+    return BT_OK;
 }
 
 /* What libllama would stop at: numbers and types that no plan of ours has, and that an edited one may. */
@@ -530,6 +565,7 @@ static bt_status load_plan(const bt_cli_options *options, const bt_facts *facts,
     }
     BT_TRY(check_runs(ret_plan, options->plan_file, err));
     BT_TRY(check_room(ret_plan, &of_plan, &now, machine, &options->wishes, err));
+    BT_TRY(check_device_room(ret_plan, machine, err));
     BT_TRY(bt_placing_of_plan(facts, ret_plan, placed, err));
     facts = placed->facts;
     if (ret_plan->place && ret_plan->n_units != facts->n_units) {

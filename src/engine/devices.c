@@ -50,7 +50,8 @@ void bt_devices_read(bt_machine *machine) {
         *place = pools[i];
         if (pools[i].state == BT_READING_FAILED) bt_log(BT_LOG_WARN, "%s: %s", pools[i].name, pools[i].reason);
     }
-    if (n_left > 0) bt_log(BT_LOG_WARN, "%u devices more than the %u that can be used are left out", n_left, BT_DEVICE_MAX);
+    if (n_left > 0)
+        bt_log(BT_LOG_WARN, "%u devices more than the %u that can be used are left out", n_left, BT_DEVICE_MAX);
 }
 
 bt_status bt_devices_find(const bt_offload *offload, struct ggml_backend_device *ret_devices[BT_DEVICE_MAX],

@@ -13,5 +13,5 @@ BT_MUST_CHECK bt_status bt_devices_init(bt_error *err);
  * same name. More than the machine has room for are left out. */
 void bt_devices_read(bt_machine *machine);
 /* The devices of an offload by name. BT_E_DEVICE, code "device_gone". */
-BT_MUST_CHECK bt_status bt_devices_find(const bt_offload *offload, struct ggml_backend_device *ret_devices[BT_DEVICE_MAX],
-                                        bt_error *err);
+BT_MUST_CHECK bt_status bt_devices_find(const bt_offload *offload,
+                                        struct ggml_backend_device *ret_devices[BT_DEVICE_MAX], bt_error *err);

@@ -40,3 +40,5 @@ BT_MUST_CHECK bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload 
 /* What was chosen, with prices of a dry run in the place of formulas, against the budgets: false where one is over;
  * ret_device: the first of those. */
 bool bt_offload_fits(const bt_offload *offload, uint32_t *ret_device);
+/* What devices that share the host's memory take of its budget. NULL: nothing. */
+uint64_t bt_offload_shared_bytes(const bt_offload *offload);

@@ -575,6 +575,10 @@ static void shares(void **state) {
     assert_int_equal(choose(), 10);
     BLOCKS_ARE(8, 2);
     assert_string_equal(offload.devices[1].name, "DEV2");
+    wishes.n_tensor_splits = 2;
+    wishes.tensor_split_milli[0] = wishes.tensor_split_milli[1] = 1000;
+    assert_int_equal(choose(), 10);
+    BLOCKS_ARE(5, 5);
     /* lcpp#28506: what counts is what the shares came to */
     wishes.n_tensor_splits = 2;
     wishes.tensor_split_milli[0] = 490, wishes.tensor_split_milli[1] = 510;
@@ -589,6 +593,20 @@ static void shares(void **state) {
     wishes.gpu_layers = BT_LAYERS_AUTO;                 /* as many as fit, dealt out so */
     assert_int_equal(choose(), 8);
     BLOCKS_ARE(4, 4);
+}
+
+/* Blocks that are in the file and not loaded cost nothing, nor does a table, wherever it stands. */
+static void what_is_not_loaded_is_free(void **state) {
+    (void)state;
+    model_make(4, 40 * MIB, 0, 50 * MIB);
+    tensor_add("blk.4.ffn_up.weight", 4, 700 * MIB, BT_ROLE_UNUSED);
+    tensor_add("blk.1.nextn.weight", 1, 700 * MIB, BT_ROLE_UNUSED);
+    device_add(210 * MIB, 0);
+    graphs[0] = 1;
+    assert_int_equal(choose(), 3);
+    offers[0].budget_bytes.value++;
+    assert_int_equal(choose(), 4);
+    assert_int_equal(offload.devices[0].weights_bytes, 210 * MIB);
 }
 
 static void no_more_than_is_allowed(void **state) {
@@ -630,6 +648,7 @@ int main(void) {
         cmocka_unit_test_setup(experts_as_asked, fresh_choice),
         cmocka_unit_test_setup(eight_unequal_devices, fresh_choice),
         cmocka_unit_test_setup(shares, fresh_choice),
+        cmocka_unit_test_setup(what_is_not_loaded_is_free, fresh_choice),
         cmocka_unit_test_setup(no_more_than_is_allowed, fresh_choice),
     };
     return cmocka_run_group_tests_name("offload", tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "placing_kit.h"
+#include "plan/offload.h"
 
 static placing_kit kit;
 static bt_placed placed;
@@ -112,6 +113,18 @@ static void a_larger_graph_takes_blocks_back(void **state) {
     assert_string_equal(placed.refusal.code, "");
 }
 
+/* What was placed fits as it was measured: a sum that the formula would not have dared is no reason to change it. */
+static void what_fits_stays(void **state) {
+    (void)state;
+    uint64_t graph = probe(), block = kit_blocks_bytes(&kit, 1, false);
+    kit_budget(&kit, graph + 3 * block);
+    assert_int_equal(make(), 3);
+    bt_price price = kit_price(&placed, graph + 100);
+    price.device_kv_bytes[0] -= 100;
+    assert_int_equal(check(&price, true), 3);
+    assert_false(again);
+}
+
 /* Caches that are larger than the formula says: it cannot choose by that, so a block at a time goes. */
 static void larger_caches_take_blocks_back(void **state) {
     (void)state;
@@ -167,11 +180,31 @@ static void shared_memory_is_counted_once(void **state) {
     uint64_t graph = probe();
     kit_budget(&kit, graph + kit_blocks_bytes(&kit, 2, false));
     assert_int_equal(make(), 2);
-    assert_int_equal(bt_placing_shared_bytes(&placed), 0);
+    assert_int_equal(bt_offload_shared_bytes(placed.offload), 0);
     bt_placed_close(&placed);
     kit.machine.pools[1].shares_host = true;
     assert_int_equal(make(), 2);
-    assert_int_equal(bt_placing_shared_bytes(&placed), graph + kit_blocks_bytes(&kit, 2, false));
+    assert_int_equal(bt_offload_shared_bytes(placed.offload), graph + kit_blocks_bytes(&kit, 2, false));
+}
+
+/* How fast a card is, is not known: no rate is promised that memory or computing would bound. */
+static void no_rate_is_promised(void **state) {
+    (void)state;
+    const bt_known rate = {true, 5};
+    bt_plan plan = {.forecast = {rate, BT_BOUND_MEMORY}};
+    plan.ladder[0].forecast = (bt_forecast){rate, BT_BOUND_DISK};
+    plan.ladder[1].forecast = (bt_forecast){rate, BT_BOUND_COMPUTE};
+    kit_budget(&kit, 0);
+    assert_int_equal(make(), 0);
+    bt_placing_add(&placed, &plan);
+    assert_null(plan.offload);
+    assert_true(plan.forecast.micro_tokens_per_s.known && plan.ladder[1].forecast.micro_tokens_per_s.known);
+    kit_budget(&kit, UINT64_C(1) << 40);
+    assert_int_equal(make(), KIT_BLOCKS);
+    bt_placing_add(&placed, &plan);
+    assert_non_null(plan.offload);
+    assert_false(plan.forecast.micro_tokens_per_s.known || plan.ladder[1].forecast.micro_tokens_per_s.known);
+    assert_true(plan.ladder[0].forecast.micro_tokens_per_s.known);
 }
 
 static void of_a_plan(void **state) {
@@ -196,10 +229,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_smaller_graph_makes_room_once),
         TEST(a_larger_graph_takes_blocks_back),
+        TEST(what_fits_stays),
         TEST(larger_caches_take_blocks_back),
         TEST(a_number_stays),
         TEST(the_head_goes_with_all_blocks),
         TEST(shared_memory_is_counted_once),
+        TEST(no_rate_is_promised),
         TEST(of_a_plan),
     };
     return cmocka_run_group_tests_name("placing", tests, NULL, NULL);
