@@ -113,6 +113,9 @@ typedef struct bt_pool {
     bool shares_host;     /* unified memory: counted inside the host pool */
     bt_known limit;       /* bytes: the tightest cgroup limit or rlimit over the pool, if any */
     char limit_source[192];
+    char pci[24];    /* a device's place, "0000:01:00.0": what one source says is joined to another by it; or empty */
+    char device[96]; /* what it calls itself; empty: not known */
+    char source[32]; /* who was asked: "NVML", "amdgpu sysfs"; empty: not said */
 } bt_pool;
 
 /* One directory of the memory cgroup chain, leaf first. */
@@ -240,9 +243,8 @@ typedef struct bt_tensor {
     uint32_t shard;
     int32_t block; /* N of "blk.N.", or -1 */
     bt_tensor_role role;
-    uint32_t unit; /* first unit it belongs to, or BT_NO_UNIT */
-    /* 1 + the device of a split that holds it, or a copy of it beside the host's (a tied table's); 0: none does */
-    uint8_t device;
+    uint32_t unit;  /* first unit it belongs to, or BT_NO_UNIT */
+    uint8_t device; /* 1 + the device of a split that holds it; 0: the host does */
     bt_layout layout;
 } bt_tensor;
 
@@ -311,7 +313,9 @@ typedef struct bt_shard {
 typedef struct bt_split {
     uint32_t n_devices; /* 0: everything is on the host */
     uint32_t n_blocks[BT_DEVICE_MAX];
-    bool head;          /* and on the last device what is outside the blocks, but for tables that are read by rows */
+    /* And on the last device what is outside the blocks, but for tables that are read by rows. Of a table that is also
+     * the head the device gets a copy of its own; where bt_facts.head_stays it cannot. */
+    bool head;
     uint32_t n_cpu_moe; /* of the first n_cpu_moe blocks the experts are on the host all the same */
 } bt_split;
 uint32_t bt_split_blocks(const bt_split *split); /* on all devices; saturates */
@@ -328,6 +332,7 @@ typedef struct bt_facts {
     uint32_t n_block_all; /* with those */
     uint32_t n_head;      /* query heads of block 0 */
     bool tied_head;
+    bool head_stays;    /* tied, in an architecture that knows the head by no other name than the table's */
     bool kv_known;      /* false: an architecture whose KV the formulas do not know */
     char kv_reason[96]; /* why not */
     bool kv_exact;      /* kv[] is the whole of it */
@@ -342,7 +347,7 @@ typedef struct bt_facts {
     bt_shard *shards;
     uint32_t n_shards;
     bt_tensor *tensors;
-    uint32_t n_tensors;
+    uint32_t n_tensors, n_file_tensors; /* with the copy that a split may add, and without it */
     bt_unit_facts *units; /* blocks in order, attention before feed-forward; then other, head panels, tables */
     uint32_t n_units;
     uint32_t *unit_tensors;
@@ -403,7 +408,8 @@ typedef enum bt_rope_scaling { BT_ROPE_OF_MODEL, BT_ROPE_NONE, BT_ROPE_LINEAR, B
 typedef enum bt_speculate { BT_SPECULATE_AUTO, BT_SPECULATE_OFF, BT_SPECULATE_NGRAM, BT_SPECULATE_DRAFT } bt_speculate;
 typedef enum bt_budget_kind { BT_BUDGET_AUTO, BT_BUDGET_BYTES, BT_BUDGET_OFF } bt_budget_kind;
 
-typedef enum bt_layers_kind { BT_LAYERS_AUTO, BT_LAYERS_ALL, BT_LAYERS_COUNT } bt_layers_kind;
+/* DEFAULT is AUTO, but that a device which does not say what it has is left out, where AUTO refuses. */
+typedef enum bt_layers_kind { BT_LAYERS_DEFAULT, BT_LAYERS_AUTO, BT_LAYERS_ALL, BT_LAYERS_COUNT } bt_layers_kind;
 
 #define BT_TYPE_AUTO UINT32_MAX /* -ctk, -ctv: the plan chooses among f16 and q8_0 */
 

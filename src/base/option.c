@@ -405,7 +405,8 @@ static bt_status take_environ(const parse *in, const char *(*environ_get)(const 
             if (*p == '-') *p = '_';
         }
         const value v = {.row = row, .text = environ_get(where), .where = where};
-        if (v.text) BT_TRY(set_value(in, &v));
+        bool is_set = v.text && !(row->blank_unsets && v.text[strspn(v.text, " \t")] == '\0');
+        if (is_set) BT_TRY(set_value(in, &v));
     }
     return BT_OK;
 }

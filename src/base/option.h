@@ -38,6 +38,7 @@ typedef struct bt_option {
     uint32_t commands;         /* bit mask of the commands that accept it */
     bool hidden;               /* parsed, but not in help */
     bool no_env;               /* has no BURTHEN_* twin */
+    bool blank_unsets;         /* a twin of blanks, or of nothing, is as none */
 } bt_option;
 
 typedef struct bt_option_result {

@@ -8,6 +8,17 @@
 int bt_os_open(const char *path, bool direct); /* read-only, close-on-exec; descriptor or -errno */
 int bt_os_close(int fd);
 int64_t bt_os_pread(int fd, void *dest, size_t bytes, uint64_t offset); /* retries EINTR; may be short at the end */
+/* The names in a folder one after another, in no order, without "." and "..". NULL: it cannot be opened (errno). */
+typedef struct bt_os_folder bt_os_folder;
+bt_os_folder *bt_os_folder_open(const char *path);
+const char *bt_os_folder_next(bt_os_folder *folder); /* NULL at the end; good until the next call */
+void bt_os_folder_close(bt_os_folder *folder);
+/* A shared library as the loader finds it, all of it resolved now and its names kept to itself. NULL: it is not there,
+ * or the loader refuses it. */
+typedef struct bt_os_library bt_os_library;
+bt_os_library *bt_os_library_open(const char *name);
+void *bt_os_library_find(bt_os_library *library, const char *symbol); /* NULL: it has none of that name */
+void bt_os_library_close(bt_os_library *library);
 void *bt_os_reserve(uint64_t bytes); /* address space, no memory; NULL when refused (errno) */
 int bt_os_unreserve(void *base, uint64_t bytes);
 int bt_os_populate(void *base, uint64_t bytes);      /* touch every page for writing now */

@@ -13,6 +13,8 @@
 #include "base/os.h"
 #include "base/size.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -80,6 +82,41 @@ int64_t bt_os_pread(int fd, void *dest, size_t bytes, uint64_t offset) {
 int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes) {
     if (offset > INT64_MAX || bytes > INT64_MAX) return -EINVAL;
     return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+}
+
+/* Both are the C library's own objects under our names: it allocates them, and nobody looks inside. */
+bt_os_folder *bt_os_folder_open(const char *path) {
+    if (bt_fault_hit()) {
+        errno = EIO;
+        return NULL;
+    }
+    return (bt_os_folder *)opendir(path);
+}
+
+const char *bt_os_folder_next(bt_os_folder *folder) {
+    const struct dirent *entry = NULL;
+    do {
+        entry = readdir((DIR *)folder);
+    } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+    return entry ? entry->d_name : NULL;
+}
+
+void bt_os_folder_close(bt_os_folder *folder) {
+    (void)closedir((DIR *)folder);
+}
+
+/* ---- libraries -------------------------------------------------------------------------------------------------- */
+
+bt_os_library *bt_os_library_open(const char *name) {
+    return bt_fault_hit() ? NULL : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+void *bt_os_library_find(bt_os_library *library, const char *symbol) {
+    return dlsym(library, symbol);
+}
+
+void bt_os_library_close(bt_os_library *library) {
+    (void)dlclose(library);
 }
 
 /* ---- mappings --------------------------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ int bt_cmd_devices(const bt_cli_options *options, bt_option_result *args) {
         return bt_cli_fail(&err);
     }
     int code = 0;
-    bt_status status = bt_planning_machine(options, machine, &err);
+    bt_status status = bt_planning_all_pools(options, machine, &err);
     if (status == BT_OK && options->disk_path) status = bt_cli_disk_measure(options->disk_path, machine, &err);
     if (status == BT_OK) {
         code = print_machine(options, machine);

@@ -24,7 +24,7 @@ typedef struct work {
 
 static bt_status make_plan(const bt_cli_options *options, const bt_facts *facts, uint64_t base_bytes, bt_arena *arena,
                            work *w, bt_error *err) {
-    BT_TRY(bt_planning_machine(options, &w->machine, err));
+    BT_TRY(bt_planning_all_pools(options, &w->machine, err));
     bt_report_machine_anonymize(&w->machine);
     if (options->exact)
         return bt_planning_exact(options, facts, &w->machine, base_bytes, bt_planning_one_row, arena, &w->placed,

@@ -24,6 +24,8 @@ const char *bt_cmd_engine_version(void);
 
 /* bt_engine_init, and an end with a sentence where ggml aborts. Stands beside bt_running_open. */
 BT_MUST_CHECK bt_status bt_cli_engine_init(bt_error *err);
+/* That end alone, for who asks ggml's devices before that. */
+void bt_cli_catch_aborts(void);
 
 /* The table of commands (main.c). */
 typedef struct bt_command {

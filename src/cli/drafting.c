@@ -26,6 +26,7 @@ const char *bt_drafting_obstacle(const bt_wishes *wishes, const bt_facts *facts)
         return "the micro-batch is too small for guesses (-ub)";
     if (wishes->n_batch > 0 && wishes->n_batch <= BT_DRAFT_MAX) return "the batch is too small for guesses (-b)";
     if (wishes->repack == BT_ON) return "guesses are not made beside a second layout (--repack on)";
+    if (facts->split.n_devices > 0) return "what a device computes depends on how many tokens it is given at once";
     if (facts->n_expert > 0) return "guesses are not made for a mixture of experts";
     if (bt_kv_state_bytes(facts, 1) > 0) return "the model's state cannot go back";
     return NULL;

@@ -122,7 +122,7 @@ bt_status bt_cli_parse_device(const char *value, void *target, bt_error *err) {
 /* One share, in thousandths: digits, perhaps a point and up to three more. */
 static bool parse_share(const char *word, uint32_t *ret_milli) {
     size_t n = strspn(word, "0123456789");
-    if (n > 6 || (n == 0 && word[0] != '.')) return false;
+    if (n > 7 || (n == 0 && word[0] != '.')) return false;
     uint64_t milli = n > 0 ? strtoul(word, NULL, 10) * 1000 : 0;
     if (word[n] == '.') {
         const char *digits = word + n + 1;

@@ -3,7 +3,7 @@
  *
  *   machine, wishes -> offers -> blocks by formula -> facts of the rest -> the host's plan, with a dry run
  *                                     ^                                         |
- *                                     '--- what the dry run says of devices ----'   twice at most
+ *                                     '--- what the dry run says of devices ----'   to more once, then only to less
  *
  * The dry run opens no device: others stand in for them (engine/engine.h), so that a plan can be made for a machine
  * that is not here, and costs no memory of a card. It says what caches and graphs take; a formula, which errs upwards,
@@ -11,6 +11,7 @@
 #include "cli/placing.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "plan/choices.h"
 #include "plan/offload.h"
@@ -52,6 +53,14 @@ typedef struct chooser {
     uint64_t compute_bytes[BT_DEVICE_MAX];
 } chooser;
 
+/* What was asked for and cannot be, without being an error: llama.cpp's habit of -ngl 99 is one of many scripts. */
+static void warn_of_none(const bt_wishes *wishes, uint32_t n_offers) {
+    bool counted =
+        wishes->gpu_layers == BT_LAYERS_ALL || (wishes->gpu_layers == BT_LAYERS_COUNT && wishes->n_gpu_layers);
+    if (counted && n_offers == 0 && !wishes->no_devices)
+        bt_log(BT_LOG_WARN, "--gpu-layers: there is no device beside the host, so all blocks stay on it");
+}
+
 static bt_status choose(const bt_cli_options *options, const bt_machine *machine, const bt_placed *placed,
                         uint32_t n_blocks_max, bt_arena *arena, bt_offload *ret, bt_refusal *ret_refusal,
                         bt_error *err) {
@@ -62,6 +71,7 @@ static bt_status choose(const bt_cli_options *options, const bt_machine *machine
     if (c->wishes.type_k == BT_TYPE_AUTO) c->wishes.type_k = TYPE_F16;
     if (c->wishes.type_v == BT_TYPE_AUTO) c->wishes.type_v = TYPE_F16;
     BT_TRY(bt_offers_make(machine, &c->wishes, c->offers, &c->n_offers, err));
+    warn_of_none(&c->wishes, c->n_offers);
     bool measured = false;
     for (uint32_t i = 0; placed->offload && i < placed->offload->split.n_devices; i++)
         for (uint32_t k = 0; k < c->n_offers; k++) {
@@ -95,15 +105,6 @@ bt_status bt_placing_make(const bt_cli_options *options, const bt_facts *whole, 
     return BT_OK;
 }
 
-static void refuse_measured(const bt_device_plan *device, bt_refusal *ret) {
-    uint64_t need = bt_device_plan_bytes(device);
-    *ret = (bt_refusal){.need_bytes = need, .have_bytes = device->budget_bytes.value};
-    (void)snprintf(ret->code, sizeof ret->code, "device_memory");
-    (void)snprintf(ret->message, sizeof ret->message, "%u blocks on %s need %s, its budget is %s (%.60s): %s short",
-                   device->n_blocks, device->name, BT_SIZE(need), BT_SIZE(device->budget_bytes.value),
-                   device->budget_source, BT_SIZE(need - device->budget_bytes.value));
-}
-
 static bool same_split(const bt_split *a, const bt_split *b) {
     bool same = a->n_devices == b->n_devices && a->head == b->head && a->n_cpu_moe == b->n_cpu_moe;
     for (uint32_t i = 0; same && i < a->n_devices; i++)
@@ -111,29 +112,46 @@ static bool same_split(const bt_split *a, const bt_split *b) {
     return same;
 }
 
-bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine, const bt_price *price,
-                           bt_arena *arena, bt_placed *placed, bool *ret_again, bt_error *err) {
-    bt_offload *offload = placed->offload;
-    uint32_t over = 0;
-    *ret_again = false;
-    if (is_whole(offload)) return BT_OK;
+/* What the dry run measured, in the place of formulas. */
+static void take_price(const bt_price *price, bt_offload *offload) {
     for (uint32_t i = 0; i < offload->split.n_devices; i++) {
         offload->devices[i].kv_bytes = price->device_kv_bytes[i];
         offload->devices[i].compute_bytes = price->device_compute_bytes[i];
         offload->devices[i].source = BT_SOURCE_DRY_RUN;
     }
+}
+
+/* Fewer blocks on devices, or of as many blocks fewer experts. */
+static bool is_less(const bt_split *a, const bt_split *b) {
+    uint32_t n_a = bt_split_blocks(a), n_b = bt_split_blocks(b);
+    return n_a < n_b || (n_a == n_b && a->n_cpu_moe > b->n_cpu_moe);
+}
+
+/* Whether blocks are placed anew. A number of them that was asked for stays what it is: where it does not fit, that was
+ * said. */
+static bool is_taken(const bt_offload *other, const bt_offload *offload, bool fits, bool may_grow) {
+    if (same_split(&other->split, &offload->split)) return false;
+    bool less = is_less(&other->split, &offload->split);
+    return fits ? may_grow && !less : may_grow || less;
+}
+
+bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine, const bt_price *price,
+                           bool may_grow, bt_arena *arena, bt_placed *placed, bool *ret_again, bt_error *err) {
+    bt_offload *offload = placed->offload;
+    uint32_t over = 0;
+    *ret_again = false;
+    if (is_whole(offload)) return BT_OK;
+    take_price(price, offload);
     bool fits = bt_offload_fits(offload, &over);
-    if (options->wishes.gpu_layers != BT_LAYERS_AUTO) {
-        if (!fits) refuse_measured(&offload->devices[over], &placed->refusal);
-        return BT_OK;
-    }
-    uint32_t n_max = fits ? UINT32_MAX : bt_split_blocks(&offload->split) - 1;
+    bool counted = options->wishes.gpu_layers == BT_LAYERS_COUNT || options->wishes.gpu_layers == BT_LAYERS_ALL;
     bt_offload *other = bt_arena_alloc(arena, sizeof *other);
     if (!other) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    BT_TRY(choose(options, machine, placed, n_max, arena, other, &placed->refusal, err));
-    if (fits && (same_split(&other->split, &offload->split) ||
-                 bt_split_blocks(&other->split) < bt_split_blocks(&offload->split)))
-        return BT_OK;
+    BT_TRY(choose(options, machine, placed, UINT32_MAX, arena, other, &placed->refusal, err));
+    if (counted && placed->refusal.code[0]) return BT_OK;
+    if (!fits && !counted && !is_less(&other->split, &offload->split))
+        BT_TRY(choose(options, machine, placed, bt_split_blocks(&offload->split) - 1, arena, other, &placed->refusal,
+                      err));
+    if (!is_taken(other, offload, fits, may_grow)) return BT_OK;
     BT_TRY(split_take(other, placed, err));
     placed->offload = other;
     *ret_again = true;

@@ -20,10 +20,11 @@ typedef struct bt_placed {
 BT_MUST_CHECK bt_status bt_placing_make(const bt_cli_options *options, const bt_facts *whole, const bt_machine *machine,
                                         bt_arena *arena, bt_placed *ret_placed, bt_error *err);
 /* What a dry run at the plan's own context says of the devices, in the place of formulas. *ret_again: that leads to
- * other blocks on devices, which stand in placed now: the host's plan is to be made anew. */
+ * other blocks on devices, which stand in placed now: the host's plan is to be made anew. Without may_grow only to
+ * less, so that this ends. */
 BT_MUST_CHECK bt_status bt_placing_check(const bt_cli_options *options, const bt_machine *machine,
-                                         const bt_price *price, bt_arena *arena, bt_placed *placed, bool *ret_again,
-                                         bt_error *err);
+                                         const bt_price *price, bool may_grow, bt_arena *arena, bt_placed *placed,
+                                         bool *ret_again, bt_error *err);
 /* The split of a plan that was read from a file. BT_E_STALE where the model cannot be split so. */
 BT_MUST_CHECK bt_status bt_placing_of_plan(const bt_facts *whole, const bt_plan *plan, bt_placed *ret_placed,
                                            bt_error *err);

@@ -12,8 +12,11 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/base_costs.h"
+#include "cli/commands.h"
 #include "cli/drafting.h"
+#include "engine/devices.h"
 #include "engine/exact.h"
+#include "engine/rpc.h"
 #include "engine/speculate.h"
 #include "engine/speed.h"
 #include "model/projector.h"
@@ -32,7 +35,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PLACE_TRIES     3u    /* by formula, as measured, and once more where that did not fit */
 #define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
@@ -84,8 +86,20 @@ bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
     return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
 }
 
+/* This machine, with the devices that llama.cpp can use on it; a recorded one has those that its files tell of. */
+static bt_status probe(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
+    BT_TRY(bt_machine_probe(options->root, ret_machine, err));
+    if (options->root[0]) return BT_OK;
+    BT_TRY(bt_devices_init(err));
+    if (options->n_rpc > 0) bt_cli_catch_aborts(); /* where a worker dies while it is asked */
+    for (uint32_t i = 0; i < options->n_rpc; i++)
+        BT_TRY(bt_rpc_add(options->rpc[i], err));
+    bt_devices_read(ret_machine);
+    return BT_OK;
+}
+
 bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
-    if (!options->machine_file) return bt_machine_probe(options->root, ret_machine, err);
+    if (!options->machine_file) return probe(options, ret_machine, err);
     bt_text text;
     bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
     bt_error why = {0};
@@ -98,6 +112,11 @@ bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_mac
     }
     return bt_fail(err, BT_E_ARG, "machine", BT_MEASURE_NONE, 0, 0, "--machine %s: %s", options->machine_file,
                    why.text);
+}
+
+bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err) {
+    BT_TRY(bt_planning_machine(options, ret_machine, err));
+    return options->machine_file ? BT_OK : bt_machine_devices_probe(options->root, ret_machine, err);
 }
 
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine) {
@@ -412,15 +431,16 @@ static bt_status make_exact(const bt_cli_options *options, const bt_placed *plac
     return BT_OK;
 }
 
-/* Devices are placed by formula, then by what the dry run says, which may change the host's part once or twice. */
+/* Devices are placed by formula, then by what the dry run says. What is held in the end was measured: blocks that came
+ * to a device by its first word go again where the next one says that they do not fit. */
 static bt_status place_exact(const bt_cli_options *options, const bt_facts *draft, const bt_machine *machine,
                              uint64_t base_bytes, bt_outputs_fn outputs, bt_arena *arena, bt_placed *placed,
                              bt_plan *ret_plan, bt_error *err) {
     bt_price price = {0};
     bool again = true;
-    for (uint32_t i = 0; again && i < PLACE_TRIES; i++) {
+    for (uint32_t i = 0; again; i++) {
         BT_TRY(make_exact(options, placed, draft, machine, base_bytes, outputs, arena, &price, ret_plan, err));
-        BT_TRY(bt_placing_check(options, machine, &price, arena, placed, &again, err));
+        BT_TRY(bt_placing_check(options, machine, &price, i == 0, arena, placed, &again, err));
     }
     return BT_OK;
 }

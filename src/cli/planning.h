@@ -13,6 +13,8 @@
 
 /* The machine to plan for: this one, or that of --machine. BT_E_ARG for a file that is none. */
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
+/* The same, with the devices beside the host. No plan uses them yet. */
+BT_MUST_CHECK bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
 /* All three say which of the model stands on devices: what is left are the facts to load with, which the caller closes.

@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "cli/drafting.h"
 #include "cli/kept.h"
+#include "engine/devices.h"
 #include "engine/price.h"
 #include "plan/plan.h"
 #include "probe/disk.h"
@@ -68,8 +69,14 @@ static void on_ggml_abort(const char *message) {
     _exit(bt_cli_fail(&err));
 }
 
+void bt_cli_catch_aborts(void) {
+    static bool caught; /* others may have put themselves before it since */
+    if (!caught) bt_engine_on_abort(on_ggml_abort);
+    caught = true;
+}
+
 bt_status bt_cli_engine_init(bt_error *err) {
-    bt_engine_on_abort(on_ggml_abort);
+    bt_cli_catch_aborts();
     return bt_engine_init(err);
 }
 
@@ -287,11 +294,41 @@ static void say_layouts(const bt_running *running) {
            is_less ? ": fewer than planned, because ggml does not repack the others on this processor" : "");
 }
 
+/* ---- devices ---- */
+
+/* What a device really gave, against what may be used of it. Others may have taken some meanwhile: that is no less
+ * gone. */
+static bt_status check_devices(const bt_running *running, bt_error *err) {
+    const bt_offload *offload = running->plan.offload;
+    for (uint32_t i = 0; offload && i < offload->split.n_devices; i++) {
+        const bt_device_plan *device = &offload->devices[i];
+        bt_known held = bt_engine_device_held_bytes(running->engine, i);
+        if (!held.known) continue;
+        bt_log(BT_LOG_INFO, "%s: %s of planned %s for %u blocks", device->name, BT_SIZE(held.value),
+               BT_SIZE(bt_device_plan_bytes(device)), device->n_blocks);
+        if (!device->budget_bytes.known || held.value <= device->budget_bytes.value) continue;
+        return bt_fail(err, BT_E_DEVICE, "device_memory", BT_MEASURE_BYTES, held.value, device->budget_bytes.value,
+                       "%u blocks on %s took %s, its budget is %s (%s)", device->n_blocks, device->name,
+                       BT_SIZE(held.value), BT_SIZE(device->budget_bytes.value), device->budget_source);
+    }
+    return BT_OK;
+}
+
+/* What was learned only by trying. A device that cannot do it is no reason not to run, unless that was asked for. */
+static bool may_do_without(const bt_running *running, const bt_error *err) {
+    bool by_device = strcmp(err->code, "device_failed") == 0 || strcmp(err->code, "device_memory") == 0;
+    return running->plan.offload && by_device && !running->options->wishes.require_device &&
+           !running->options->plan_file;
+}
+
 static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *check, bt_error *err) {
     const bt_plan *plan = &running->plan;
     load_progress progress = {&running->terminal, bt_os_now_ns()};
+    struct ggml_backend_device *devices[BT_DEVICE_MAX] = {NULL};
+    if (plan->offload) BT_TRY(bt_devices_find(plan->offload, devices, err));
     bt_engine_params params = {
         .facts = running->facts,
+        .devices = plan->offload ? devices : NULL,
         .plan = plan,
         .reader = reader_of(running->options),
         .reader_depth = running->machine.disk.depth,
@@ -315,6 +352,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     uint32_t n_outputs = (uint32_t)bt_max_u64(outputs(plan->n_ctx, plan->n_ubatch), plan->n_draft + UINT64_C(1));
     bt_session_params session = bt_session_params_of(plan, n_outputs);
     BT_TRY(bt_session_open(running->engine, &session, &running->session, err));
+    BT_TRY(check_devices(running, err));
     bt_device_set_abort(bt_engine_device(running->engine), should_abort, NULL);
     if (running->draft) bt_draft_set_abort(running->draft, should_abort, NULL);
     running->loaded_own_bytes = bt_heap_live_bytes();
@@ -365,6 +403,16 @@ static int open_and_plan(bt_running *running, const char *model, bt_outputs_fn o
     return status == BT_OK ? 0 : bt_running_fail(&err);
 }
 
+/* Once more from the start, with nothing on devices. */
+static int without_devices(bt_running *running, const char *model, bt_outputs_fn outputs, const bt_running_asks *asks) {
+    running->host_options = *running->options;
+    running->host_options.wishes.no_devices = true;
+    running->host_options.wishes.n_devices = 0;
+    bt_running_close(running);
+    running->options = &running->host_options;
+    return open_and_plan(running, model, outputs, asks);
+}
+
 int bt_running_open(const bt_cli_options *options, const char *model, bt_outputs_fn outputs, bt_running *running) {
     return bt_running_open_checked(options, model, outputs, NULL, NULL, running);
 }
@@ -382,10 +430,16 @@ int bt_running_open_asking(const bt_cli_options *options, const char *model, bt_
     bt_terminal_open(&running->terminal, stderr, NULL);
     if (options->quiet) running->terminal.has_bar = false;
     catch_signals();
-    int code = open_and_plan(running, model, outputs, asks);
     bt_error err = {0};
     load_check asked = {asks, running};
-    if (code == 0 && load(running, outputs, &asked, &err) != BT_OK) code = bt_running_fail(&err);
+    int code = open_and_plan(running, model, outputs, asks);
+    bt_status status = code == 0 ? load(running, outputs, &asked, &err) : BT_OK;
+    if (status != BT_OK && may_do_without(running, &err)) {
+        bt_log(BT_LOG_WARN, "%s; going on with the host alone", err.text);
+        code = without_devices(running, model, outputs, asks);
+        status = code == 0 ? load(running, outputs, &asked, &err) : BT_OK;
+    }
+    if (status != BT_OK) code = bt_running_fail(&err);
     if (code != 0) bt_running_close(running);
     return code;
 }
@@ -499,6 +553,8 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     measured->live_bytes = pool.live_bytes;
     measured->peak_live_bytes = pool.peak_live_bytes;
     measured->weights_bytes = pool.weights_bytes;
+    for (uint32_t i = 0; running->plan.offload && i < running->plan.offload->split.n_devices; i++)
+        measured->device_bytes[i] = bt_engine_device_held_bytes(running->engine, i);
     measured->idle_slots = pool.idle_slots;
     measured->reserved_classes = pool.reserved_classes;
     measured->load_s = (double)bt_engine_load_read(running->engine)->load_ns / 1e9;
@@ -514,6 +570,8 @@ void bt_running_measure(bt_running *running, bt_measured *measured) {
     bt_device_experts_stats_read(device, &experts);
     measured->expert_hits = experts.hits;
     measured->expert_misses = experts.misses;
+    measured->expert_guesses = experts.guesses;
+    measured->expert_guesses_used = experts.guesses_used;
     measured->expert_waves = experts.waves;
     measured->expert_bytes = experts.read_bytes;
     measured->expert_wait_s = (double)experts.wait_ns / 1e9;
@@ -564,7 +622,7 @@ void bt_running_print_summary(const bt_running *running, const bt_measured *meas
                   measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
                   measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
                   BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
-    uint64_t n_experts = measured->expert_hits + measured->expert_misses;
+    uint64_t n_experts = measured->expert_hits + measured->expert_guesses_used + measured->expert_misses;
     if (n_experts > 0)
         (void)fprintf(stderr, ", %.0f %% of experts were there",
                       100.0 * (double)measured->expert_hits / (double)n_experts);
@@ -579,6 +637,7 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_text text;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_lines_text(measured, &text);
+    bt_report_devices_text(&running->plan, measured, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
 }

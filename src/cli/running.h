@@ -10,6 +10,7 @@
 
 typedef struct bt_running {
     const bt_cli_options *options;
+    bt_cli_options host_options; /* the same without devices, where those failed */
     bt_machine machine;
     bt_plan plan;
     bt_facts *whole; /* of the file */

@@ -123,7 +123,9 @@ static bool device_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor 
 }
 
 static bool device_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t type) {
-    return type == &device_of(dev)->buft || ggml_backend_buft_is_host(type);
+    const bt_device *device = device_of(dev);
+    if (type == &device->buft) return true;
+    return device->params.stands_in == 0 && ggml_backend_buft_is_host(type); /* a card copies what it is to read */
 }
 
 static bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {

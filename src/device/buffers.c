@@ -19,6 +19,8 @@
 #include "base/os.h"
 #include "base/size.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ALIGN_BYTES 64 /* cache line: what ggml's CPU buffers promise (ggml-backend.cpp: TENSOR_ALIGNMENT) */
@@ -273,7 +275,8 @@ void bt_buffers_close(bt_device *device) {
 }
 
 static const char *type_name(ggml_backend_buffer_type_t type) {
-    return type == &device_of(type)->host_buft ? "Burthen_Host" : "Burthen";
+    const bt_device *device = device_of(type);
+    return type == &device->host_buft ? device->host_buft_name : device->buft_name;
 }
 
 static size_t type_alignment(ggml_backend_buffer_type_t type) {
@@ -286,6 +289,10 @@ static bool type_is_host(ggml_backend_buffer_type_t type) {
 }
 
 void bt_buffers_init(bt_device *device) {
+    char number[12] = "";
+    if (device->params.stands_in > 0) (void)snprintf(number, sizeof number, "_%" PRIu32, device->params.stands_in);
+    (void)snprintf(device->buft_name, sizeof device->buft_name, "Burthen%s", number);
+    (void)snprintf(device->host_buft_name, sizeof device->host_buft_name, "Burthen_Host%s", number);
     ggml_backend_buffer_type_t types[] = {&device->buft, &device->host_buft};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         types[i]->iface.get_name = type_name;

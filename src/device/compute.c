@@ -127,7 +127,7 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     bt_schedule *schedule;
     enum ggml_status status = GGML_STATUS_FAILED;
     pthread_mutex_lock(&device->graph_lock);
-    if (device->params.stands_in) {
+    if (device->params.stands_in > 0) {
         status = bt_buffers_classify(device, &err) == BT_OK ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
         pthread_mutex_unlock(&device->graph_lock);
         return status;

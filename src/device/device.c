@@ -200,5 +200,5 @@ uint64_t bt_device_line_asked_bytes(bt_device *device, bt_line line) {
 }
 
 uint64_t bt_device_host_asked_bytes(bt_device *device, bt_line line) {
-    return asked_bytes(device, line, device->params.stands_in);
+    return asked_bytes(device, line, device->params.stands_in > 0);
 }

@@ -44,7 +44,7 @@ typedef struct bt_device_params {
     uint32_t n_ubatch;     /* rows window of tables */
     uint64_t budget_bytes; /* what ggml is told this device has */
     bool measuring;
-    bool stands_in;         /* for a device of the split that the facts have, while measuring: it holds nothing */
+    uint32_t stands_in;     /* for the device of this number, from 1, of the facts' split, while measuring: it holds nothing */
     bool replaces;          /* pinned weights that gain by it are held in another layout than the file's (P8) */
     uint64_t derived_bytes; /* for second layouts of pinned weights (docs/design.md S6); 0: none */
     uint32_t n_expert_slots, n_expert_extra; /* of each block with experts; the first n_expert_extra have one more */

@@ -276,9 +276,13 @@ typedef struct bt_moe {
     bool *is_wanted;          /* [n_expert] */
     int64_t *places;          /* [n_ubatch] */
     uint32_t n_wanted;
-    bool in_turn;                  /* the last request had more experts than slots */
-    const struct ggml_tensor *ids; /* the last request's; NULL: none in this graph */
-    uint32_t block;                /* the last request's */
+    bool in_turn;                   /* the last request had more experts than slots */
+    const struct ggml_tensor *ids;  /* the last request's; NULL: none in this graph */
+    uint32_t block;                 /* the last request's */
+    uint32_t routers[BT_BLOCK_MAX]; /* of each expert block, or BT_NO_WEIGHT */
+    float *scores;                  /* [n_expert] scratch */
+    uint32_t guesses[BT_EXPERT_GUESS_MAX];
+    uint32_t n_guesses;
 } bt_moe;
 
 /* After the pins were read; bt_moe_close undoes a failure too. */
@@ -329,6 +333,7 @@ struct bt_device {
     struct ggml_backend backend;
     struct ggml_backend_event event;
     struct ggml_backend_buffer_type buft, host_buft;
+    char buft_name[24], host_buft_name[24]; /* libllama tells buffer types apart by name */
     bt_device_params params;
     bt_account *account;
     const bt_facts *facts;

@@ -6,8 +6,8 @@
  * listened to while one device is asked. What is heard goes on to whoever listened before, and only lines of the asking
  * thread are taken: others log at any time. There is one log for the process, hence one question at a time.
  *
- * Left out: the same card seen by two backends (CUDA0 and Vulkan0) is two readings. Telling them apart needs the
- * properties of a device, and asking for these is asking for its memory again. */
+ * A card that two backends see (CUDA0 and Vulkan0) is one device, the first one's, as for libllama: told by its place,
+ * which stands in the properties with the memory. */
 
 #include "device/readings.h"
 
@@ -65,7 +65,7 @@ static void heard(enum ggml_log_level level, const char *text, void *user) {
 }
 
 /* line: what the backend logged, "" if nothing bad. */
-static void ask(ggml_backend_dev_t dev, size_t *ret_free, size_t *ret_total, char line[LINE_TEXT]) {
+static void ask(ggml_backend_dev_t dev, struct ggml_backend_dev_props *ret_props, char line[LINE_TEXT]) {
     ggml_log_callback now = NULL;
     void *now_user = NULL;
     pthread_mutex_lock(&one_question);
@@ -75,8 +75,7 @@ static void ask(ggml_backend_dev_t dev, size_t *ret_free, size_t *ret_total, cha
     l->level = GGML_LOG_LEVEL_NONE;
     l->line[0] = '\0';
     ggml_log_set(heard, l);
-    *ret_free = *ret_total = 0;
-    ggml_backend_dev_memory(dev, ret_free, ret_total);
+    ggml_backend_dev_get_props(dev, ret_props);
     ggml_log_get(&now, &now_user);
     if (now == heard) ggml_log_set(l->before, l->before_user); /* unless somebody else set it meanwhile */
     memcpy(line, l->line, LINE_TEXT);
@@ -127,10 +126,12 @@ void bt_device_reading(struct ggml_backend_device *dev, bt_pool *ret_pool) {
     ret_pool->kind = kind_of(dev);
     ret_pool->shares_host = ret_pool->kind == BT_POOL_IGPU;
     if (ret_pool->kind == BT_POOL_HOST) return;
-    size_t free_bytes, total_bytes;
+    struct ggml_backend_dev_props props;
     char line[LINE_TEXT];
-    ask(dev, &free_bytes, &total_bytes, line);
-    judge(ret_pool, free_bytes, total_bytes, line);
+    ask(dev, &props, line);
+    if (props.device_id) copy_line(ret_pool->pci, sizeof ret_pool->pci, props.device_id);
+    if (props.description) copy_line(ret_pool->device, sizeof ret_pool->device, props.description);
+    judge(ret_pool, props.memory_free, props.memory_total, line);
 }
 
 static bool holds_weights(ggml_backend_dev_t dev) {
@@ -139,15 +140,24 @@ static bool holds_weights(ggml_backend_dev_t dev) {
     return is_card && strcmp(registry_of(dev), "Burthen") != 0;
 }
 
+/* Whether the device behind n others is one of them, seen by another backend. */
+static bool is_among(const bt_pool *pools, uint32_t n) {
+    for (uint32_t i = 0; pools[n].pci[0] && i < n; i++)
+        if (strcmp(pools[i].pci, pools[n].pci) == 0) return true;
+    return false;
+}
+
 uint32_t bt_device_readings(bt_pool *ret, uint32_t max, uint32_t *ret_n) {
     uint32_t n = 0, n_left = 0;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         if (!holds_weights(dev)) continue;
-        if (n < max)
-            bt_device_reading(dev, &ret[n++]);
-        else
+        if (n == max) {
             n_left++;
+            continue;
+        }
+        bt_device_reading(dev, &ret[n]);
+        if (!is_among(ret, n)) n++;
     }
     *ret_n = n;
     return n_left;

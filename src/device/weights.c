@@ -208,7 +208,7 @@ bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error 
                        "no memory for the table of %u weights", facts->n_tensors);
     }
     sort_names(weights);
-    bt_status status = device->params.stands_in ? BT_OK : map_all(weights, err);
+    bt_status status = device->params.stands_in > 0 ? BT_OK : map_all(weights, err);
     if (status != BT_OK) {
         bt_weights_close(weights);
         return status;
@@ -241,15 +241,15 @@ static bool tag_matches(uint32_t weight, const void *data, uint64_t bytes) {
 
 bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
                     uint64_t bytes) {
-    if (weights->device->params.stands_in) return true;
+    if (weights->device->params.stands_in > 0) return true;
     uint32_t weight = bt_weights_of(weights, tensor);
     if (weight == BT_NO_WEIGHT) {
         weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
         if (weight == BT_NO_WEIGHT || offset != 0) return false;
         const bt_tensor *facts = &weights->facts->tensors[weight];
         if (facts->role == BT_ROLE_AWAY) return false; /* it was to be elsewhere: ordinary memory, if there is any */
-        /* The same name from another file: ordinary memory. A table that another device copies has its bytes there. */
-        if (is_streamable(facts) && facts->device == 0 && !tag_matches(weight, data, bytes)) return false;
+        if (is_streamable(facts) && !tag_matches(weight, data, bytes))
+            return false; /* the same name from another file: ordinary memory */
         if (!remember(weights, tensor, weight)) return false;
     }
     if (weights->facts->tensors[weight].role == BT_ROLE_SMALL) {

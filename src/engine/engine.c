@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "device/readings.h"
 #include "engine/model_file.h"
 #include "store/disk_speed.h"
 
@@ -22,6 +23,8 @@
 #include "llama.h"
 
 #include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PATTERN_MAX_BYTES (16u << 10) /* the numbers of two times 512 blocks */
@@ -35,6 +38,8 @@ struct bt_engine {
     bt_device *device;
     bt_account *stand_in_account; /* of all that stand in */
     bt_device *stand_ins[BT_DEVICE_MAX];
+    struct ggml_backend_device *devices[BT_DEVICE_MAX]; /* the caller's list is not needed once this is open */
+    bt_pool devices_before[BT_DEVICE_MAX];              /* what devices said before anything was put on them */
     struct llama_model *model;
     bool checked;
     bt_engine_load load;
@@ -49,6 +54,32 @@ static bt_log_level level_of(enum ggml_log_level level) {
 
 /* libllama says only in its log that it was refused memory; without this a full machine looks like a broken file. */
 static _Atomic bool was_refused_memory;
+/* And which device it could not use: of the errors since they were forgotten the first, which is nearest to the cause,
+ * for a sentence of ours. */
+static pthread_mutex_t first_error_lock = PTHREAD_MUTEX_INITIALIZER;
+static char first_error[160];
+
+static void keep_error(const char *text, size_t n) {
+    pthread_mutex_lock(&first_error_lock);
+    if (!first_error[0])
+        (void)snprintf(first_error, sizeof first_error, "%.*s", (int)bt_min_u64(n, sizeof first_error - 1), text);
+    pthread_mutex_unlock(&first_error_lock);
+}
+
+void bt_engine_forget_errors(void) {
+    pthread_mutex_lock(&first_error_lock);
+    first_error[0] = '\0';
+    pthread_mutex_unlock(&first_error_lock);
+}
+
+bt_status bt_engine_device_failure(const char *what, bt_error *err) {
+    char said[sizeof first_error];
+    pthread_mutex_lock(&first_error_lock);
+    memcpy(said, first_error, sizeof said);
+    pthread_mutex_unlock(&first_error_lock);
+    return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0, "a device %s; llama.cpp says: %s", what,
+                   said[0] ? said : "nothing");
+}
 
 static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
     (void)user;
@@ -56,7 +87,12 @@ static void log_from_llama(enum ggml_log_level level, const char *text, void *us
     if (strstr(text, "insufficient memory") || strstr(text, "bad_alloc")) was_refused_memory = true;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
+    if (n > 0 && level == GGML_LOG_LEVEL_ERROR) keep_error(text, n);
     if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
+}
+
+void bt_engine_log_init(void) {
+    llama_log_set(log_from_llama, NULL);
 }
 
 bt_status bt_engine_init(bt_error *err) {
@@ -64,7 +100,7 @@ bt_status bt_engine_init(bt_error *err) {
     (void)mallopt(M_ARENA_MAX, 1);
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     (void)mallopt(M_TRIM_THRESHOLD, 64 * 1024);
-    llama_log_set(log_from_llama, NULL);
+    bt_engine_log_init();
     llama_backend_init();
     if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))
         return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
@@ -177,7 +213,7 @@ static bt_status open_stand_ins(bt_engine *engine, bt_error *err) {
                                    .n_ubatch = 1,
                                    .budget_bytes = UINT64_MAX / 2,
                                    .measuring = true,
-                                   .stands_in = true};
+                                   .stands_in = i + 1};
         BT_TRY(bt_device_open(&params, &engine->stand_ins[i], err));
         bt_device_set_phase(engine->stand_ins[i], BT_PHASE_LOAD);
     }
@@ -259,6 +295,7 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
         if (err) *err = found;
         return found.status;
     }
+    if (engine->params.devices) return bt_engine_device_failure("cannot hold its blocks", err);
     if (was_refused_memory)
         return bt_fail(err, BT_E_NOMEM, "llama_load", BT_MEASURE_NONE, 0, 0,
                        "the system refused llama.cpp memory to load %s; look at ulimit -v and ulimit -d",
@@ -273,6 +310,7 @@ static bt_status load_model(bt_engine *engine, bt_error *err) {
     FILE *stream;
     BT_TRY(bt_model_file_open(engine->params.facts, &engine->store, engine->params.measuring, &file, &stream, err));
     set_phase(engine, BT_PHASE_LOAD);
+    bt_engine_forget_errors();
     engine->model = load_from(engine, stream);
     bt_status status = BT_OK;
     bt_error found;
@@ -294,6 +332,8 @@ static bt_status open_parts(bt_engine *engine, bt_error *err) {
     BT_TRY(open_store(engine, err));
     BT_TRY(open_device(engine, err));
     BT_TRY(open_stand_ins(engine, err));
+    for (uint32_t i = 0; engine->params.devices && i < engine->params.facts->split.n_devices; i++)
+        bt_device_reading(engine->params.devices[i], &engine->devices_before[i]);
     uint64_t heap_before = bt_engine_heap_bytes(engine), start_ns = bt_os_now_ns();
     BT_TRY(load_model(engine, err));
     bt_os_memory memory;
@@ -315,6 +355,9 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
     if (!engine)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *engine, 0, "no memory for the engine");
     engine->params = *params;
+    for (uint32_t i = 0; params->devices && i < params->facts->split.n_devices; i++)
+        engine->devices[i] = params->devices[i];
+    if (params->devices) engine->params.devices = engine->devices;
     bt_os_memory memory;
     bt_os_memory_read(&memory);
     engine->load.start_rss_bytes = memory.rss_bytes.value;
@@ -353,6 +396,15 @@ struct llama_model *bt_engine_model(bt_engine *engine) {
 
 bt_device *bt_engine_device(bt_engine *engine) {
     return engine->device;
+}
+
+bt_known bt_engine_device_held_bytes(const bt_engine *engine, uint32_t device) {
+    bt_pool now;
+    const bt_pool *before = &engine->devices_before[device];
+    if (!engine->params.devices || before->state != BT_READING_REPORTED) return (bt_known){0};
+    bt_device_reading(engine->params.devices[device], &now);
+    if (now.state != BT_READING_REPORTED) return (bt_known){0};
+    return (bt_known){true, bt_sat_sub_u64(before->free_bytes, now.free_bytes)};
 }
 
 bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device) {

@@ -45,6 +45,8 @@ typedef struct bt_engine_load {
     uint64_t load_ns;
 } bt_engine_load;
 
+/* Lead llama.cpp's log into ours, before anything of it is called. Any number of times. */
+void bt_engine_log_init(void);
 /* Once per process, before the first model: ggml's registry, the log, the code of every library brought in. What the
  * process holds afterwards is the line host/base. */
 BT_MUST_CHECK bt_status bt_engine_init(bt_error *err);
@@ -61,6 +63,13 @@ void bt_engine_close(bt_engine *engine); /* NULL is fine */
 
 struct llama_model *bt_engine_model(bt_engine *engine);
 bt_device *bt_engine_device(bt_engine *engine);
+/* What a device of the split has less free than before the model was opened: weights, caches, graphs, and what its
+ * driver took for them; also what others took meanwhile. Unknown where it does not say. */
+bt_known bt_engine_device_held_bytes(const bt_engine *engine, uint32_t device);
+/* BT_E_DEVICE, code "device_failed": what a device of the split did, with the first error that llama.cpp logged since
+ * its errors were forgotten, on any thread. */
+void bt_engine_forget_errors(void);
+BT_MUST_CHECK bt_status bt_engine_device_failure(const char *what, bt_error *err);
 /* What stands in for a device of the split while measuring. */
 bt_device *bt_engine_stand_in(bt_engine *engine, uint32_t device);
 bt_account *bt_engine_account(bt_engine *engine);

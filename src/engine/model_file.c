@@ -7,9 +7,10 @@
  *     [ header ........................ ][ small ][ tag | nothing ......... ][ small ] ...
  *       shard 0's bytes, or merged         file     where a placed tensor is   file
  *
- * For one file the virtual file has the real one's layout. A set of shards is shown as one: shard 0's key-values with
- * the counts put right, a tensor table made here, and the tensors one after another. Only the table is held in memory;
- * everything else is read when it is asked for. */
+ * For one file the virtual file has the real one's layout. A set of shards, and a table that a device copies as its
+ * head, are shown as one file with a table of tensors of its own: shard 0's key-values with the counts put right, a
+ * tensor table made here, and the tensors one after another. Only the table is held in memory; everything else is read
+ * when it is asked for. */
 
 #include "engine/model_file.h"
 
@@ -52,7 +53,7 @@ struct bt_model_file {
 
 static bool is_placed(const bt_model_file *file, const bt_tensor *tensor) {
     if (tensor->role == BT_ROLE_SMALL || tensor->role == BT_ROLE_UNUSED) return false;
-    return tensor->device == 0 || file->measuring; /* another device, which wants the bytes */
+    return tensor->role != BT_ROLE_AWAY || file->measuring; /* another device wants the bytes */
 }
 
 static int compare_pieces(const void *a, const void *b) {
@@ -229,6 +230,11 @@ static int cookie_seek(void *cookie, off64_t *offset, int whence) {
 
 /* ---- life ---- */
 
+/* A head of its own that stands nowhere in the file: the table's bytes, shown twice. */
+static bool shows_copy(const bt_facts *facts) {
+    return facts->split.head && facts->n_tensors > 0 && facts->n_tensors > facts->n_file_tensors;
+}
+
 static FILE *open_stream(bt_model_file *file) {
     cookie_io_functions_t calls = {.read = cookie_read, .seek = cookie_seek};
     FILE *stream = fopencookie(file, "rb", calls);
@@ -255,7 +261,7 @@ bt_status bt_model_file_open(const bt_facts *facts, const bt_store *store, bool 
     if (!file->pieces || !file->buffer)
         status = bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, STREAM_BUFFER_BYTES, 0,
                          "no memory for the virtual model file");
-    else if (facts->n_shards > 1)
+    else if (facts->n_shards > 1 || shows_copy(facts))
         status = lay_out_merged(file, err);
     else
         lay_out_one(file);

@@ -137,7 +137,7 @@ static bool take_number(const char **at, char end, uint64_t *ret) {
 }
 
 static bool take_entry(const char **at, uint32_t n_devices, entry *ret) {
-    uint64_t v[NUMBERS_MAX];
+    uint64_t v[NUMBERS_MAX] = {0};
     uint32_t n = NUMBERS + 2 * n_devices;
     for (uint32_t i = 0; i < n; i++)
         if (!take_number(at, i + 1 < n ? ' ' : '\n', &v[i])) return false;

@@ -69,6 +69,10 @@ static void set_rope(const bt_session_params *p, struct llama_context_params *pa
     params->yarn_orig_ctx = p->yarn_orig_ctx;
 }
 
+static bool has_devices(const bt_session *session) {
+    return bt_engine_facts(session->engine)->split.n_devices > 0;
+}
+
 static bt_status make_context(bt_session *session, bt_error *err) {
     const bt_session_params *p = &session->params;
     struct llama_context_params params = llama_context_default_params();
@@ -88,11 +92,13 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.swa_full = false;
     bt_device *device = bt_engine_device(session->engine);
     bt_device_set_phase(device, BT_PHASE_CONTEXT);
+    bt_engine_forget_errors();
     session->context = llama_init_from_model(bt_engine_model(session->engine), params);
     bt_error found;
     bool has_reason = bt_device_take_error(device, &found);
     if (has_reason && err) *err = found;
     if (has_reason) return found.status;
+    if (!session->context && has_devices(session)) return bt_engine_device_failure("cannot hold a context", err);
     if (!session->context)
         return bt_fail(err, BT_E_UNSUPPORTED, "llama_context", BT_MEASURE_TOKENS, p->n_ctx, 0,
                        "llama.cpp cannot make a context of %u tokens for this model; --log-level debug shows why",
@@ -214,6 +220,7 @@ static bt_status decode_failure(bt_session *session, int32_t result, bt_error *e
     if (result == 1)
         return bt_fail(err, BT_E_LIMIT, "context_full", BT_MEASURE_TOKENS, session->n_used + 1u, session->n_ctx,
                        "the context of %u tokens is full", session->n_ctx);
+    if (has_devices(session)) return bt_engine_device_failure("failed while it computed", err);
     return bt_fail(err, BT_E_DEVICE, "llama_decode", BT_MEASURE_NONE, 0, 0, "llama.cpp failed to decode (%d)", result);
 }
 
@@ -234,6 +241,7 @@ static bt_status decode_some(bt_session *session, const int32_t *tokens, uint32_
     for (uint32_t i = 0; i < n; i++)
         batch_add(batch, tokens[i], session->n_used + i, 0,
                   wants_logits ? wants_logits[i] != 0 : is_last && i + 1 == n);
+    bt_engine_forget_errors();
     int32_t result = llama_decode(session->context, *batch);
     if (result != 0) return decode_failure(session, result, err);
     session->n_used += n;
@@ -276,6 +284,7 @@ static bt_status decode_group(bt_session *session, const group *g, bt_error *err
         for (uint32_t i = 0; i < g->n; i++)
             batch_add(batch, g->tokens[(size_t)s * g->stride + g->from + i], session->n_used + g->from + i, s,
                       g->is_last && i + 1 == g->n);
+    bt_engine_forget_errors();
     int32_t result = llama_decode(session->context, *batch);
     if (result != 0) return decode_failure(session, result, err);
     session->n_passes += (g->n + n_each - 1) / n_each;

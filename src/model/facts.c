@@ -73,11 +73,12 @@ static bt_status copy_tensors(const bt_shard_set *set, uint32_t n_block_all, bt_
             BT_TRY(bt_role_block(t, n_block_all, part->name, &t->block, err));
         }
     }
+    f->n_file_tensors = f->n_tensors;
     return set->n > 1 ? bt_tensor_names_check(f->tensors, f->n_tensors, name, err) : BT_OK;
 }
 
 static void sum_bytes(bt_facts *f) {
-    for (uint32_t i = 0; i < f->n_tensors; i++) {
+    for (uint32_t i = 0; i < f->n_file_tensors; i++) {
         const bt_tensor *t = &f->tensors[i];
         if (t->role == BT_ROLE_UNUSED) continue;
         f->weight_bytes = bt_sat_add_u64(f->weight_bytes, t->bytes);
@@ -149,8 +150,8 @@ static bt_status build(const char *path, bt_arena *scratch, bt_facts *f, bt_erro
 
 static bt_status check_split(const bt_facts *of, const bt_split *split, bt_error *err) {
     uint32_t n = bt_split_blocks(split);
-    bool is_whole = n == of->n_block;
-    if (split->n_devices <= BT_DEVICE_MAX && n <= of->n_block && (is_whole || !split->head)) return BT_OK;
+    bool may_head = n == of->n_block && !of->head_stays;
+    if (split->n_devices <= BT_DEVICE_MAX && n <= of->n_block && (may_head || !split->head)) return BT_OK;
     return bt_fail(err, BT_E_ARG, "split", BT_MEASURE_ITEMS, n, of->n_block,
                    "%" PRIu32 " blocks on %" PRIu32 " devices; the model has %" PRIu32 " blocks", n, split->n_devices,
                    of->n_block);
@@ -163,6 +164,17 @@ static void copy_kv(const bt_facts *of, bt_facts *f) {
         f->kv[b] = b < n_away ? (bt_kv_block){0} : of->kv[b];
 }
 
+/* A tied table as the head that a device computes: the same bytes under the name that libllama asks for first. */
+static void add_head_copy(bt_facts *f) {
+    bt_tensor *copy = &f->tensors[f->n_tensors];
+    for (uint32_t i = 0; i < f->n_tensors; i++)
+        if (f->tensors[i].role == BT_ROLE_TIED) *copy = f->tensors[i];
+    copy->name = "output.weight";
+    copy->role = BT_ROLE_HEAD;
+    f->n_tensors++;
+    f->tied_head = false;
+}
+
 static bt_status split_fill(const bt_facts *of, const bt_split *split, bt_arena *scratch, bt_facts *f, bt_error *err) {
     bt_arena *arena = f->arena;
     BT_TRY(check_split(of, split, err));
@@ -171,11 +183,12 @@ static bt_status split_fill(const bt_facts *of, const bt_split *split, bt_arena 
     f->split = *split;
     f->n_units = f->n_unit_tensors = f->n_extents = f->n_expert_blocks = 0;
     f->weight_bytes = f->small_bytes = 0;
-    f->tensors = bt_arena_array(arena, of->n_tensors, sizeof *f->tensors);
+    f->tensors = bt_arena_array(arena, (uint64_t)of->n_tensors + 1, sizeof *f->tensors);
     if (of->kv) f->kv = bt_arena_array(arena, of->n_block, sizeof *f->kv);
     if (!f->tensors || (of->kv && !f->kv)) return bt_model_no_room(of->path, err);
     memcpy(f->tensors, of->tensors, of->n_tensors * sizeof *f->tensors);
     if (of->kv) copy_kv(of, f);
+    if (split->head && of->tied_head) add_head_copy(f);
     bt_roles_split(f);
     BT_TRY(derive(of->path, scratch, f, err));
     f->arena_bytes = bt_sat_add_u64(f->arena_bytes, of->arena_bytes); /* both stay */

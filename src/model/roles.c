@@ -78,6 +78,15 @@ static bt_tensor_role role_of(const bt_facts *facts, const bt_tensor *t) {
     return BT_ROLE_UNIT;
 }
 
+/* Architectures whose loader asks for no tensor output.weight (llama.cpp src/models): a copy of the table cannot be
+ * shown to it under that name. Of one that is not known here it is not known either. */
+static bool is_always_tied(const char *arch) {
+    static const char *const names[] = {"bitnet", "cohere2", "command-r", "gemma", "gemma2", "openelm", "plm"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(arch, names[i]) == 0) return true;
+    return !bt_attention_is_known(arch);
+}
+
 void bt_roles_fill(bt_facts *facts) {
     bool has_output = false, has_table = false;
     for (uint32_t i = 0; i < facts->n_tensors; i++) {
@@ -85,6 +94,7 @@ void bt_roles_fill(bt_facts *facts) {
         has_table = has_table || strcmp(facts->tensors[i].name, "token_embd.weight") == 0;
     }
     facts->tied_head = has_table && !has_output && !bt_attention_is_encoder(facts->arch);
+    facts->head_stays = facts->tied_head && is_always_tied(facts->arch);
     for (uint32_t i = 0; i < facts->n_tensors; i++)
         facts->tensors[i].role = role_of(facts, &facts->tensors[i]);
 }
@@ -142,10 +152,11 @@ void bt_roles_split(bt_facts *facts) {
     for (uint32_t i = 0; i < facts->n_tensors; i++) {
         bt_tensor *t = &facts->tensors[i];
         if (t->role == BT_ROLE_UNUSED) continue;
+        if (t->role == BT_ROLE_TIED && facts->split.head) t->role = BT_ROLE_TABLE; /* the copy is another tensor */
         uint8_t device = device_of(&facts->split, t);
         if (device == 0) continue;
         t->device = device;
-        t->role = t->role == BT_ROLE_TIED ? BT_ROLE_TABLE : BT_ROLE_AWAY; /* the host still looks rows up */
+        t->role = BT_ROLE_AWAY;
     }
 }
 

@@ -13,8 +13,7 @@ BT_MUST_CHECK bt_status bt_role_block(const bt_tensor *tensor, uint32_t n_block_
 /* Sets the role of every tensor; their blocks are set. Also facts->tied_head. */
 void bt_roles_fill(bt_facts *facts);
 
-/* Tensors of experts, as llama.cpp's --n-cpu-moe names them; tensors outside the blocks that are where the head is (a
- * tied table as a copy of its own). Roles are those of the whole. */
+/* Tensors of experts, as llama.cpp's --n-cpu-moe names them; tensors outside the blocks that are where the head is. */
 bool bt_tensor_is_of_experts(const bt_tensor *tensor);
 bool bt_tensor_goes_with_head(const bt_tensor *tensor);
 /* Roles and devices under facts->split; the roles are those of the whole. */

@@ -365,7 +365,8 @@ static void add_scores(bt_cost *cost, const bt_facts *facts, const widths *w, ca
     *(has.full ? &cost->per_ctx_bytes : &cost->per_window_bytes) += all;
 }
 
-bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads) {
+/* n_threads 0: of the graph alone. */
+static bt_cost cost_of(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads) {
     widths w = read_widths(facts);
     caches has = caches_of(facts);
     bool flash = bt_flash_is_on(facts, wishes);
@@ -380,10 +381,13 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
     bt_cost cost = {.source = BT_SOURCE_FORMULA};
     uint64_t mask = (flash ? 2 : F32) * n_ubatch;
     cost.fixed_bytes = bt_sat_mul_u64(tokens, w.embd); /* the input that embeddings could be given by */
-    cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, work_bytes(facts, &w, n_ubatch, n_threads));
-    cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, heap_bytes(facts, n_ubatch, n_parallel));
-    if (has.full) cost.per_ctx_bytes = per_stream(mask, n_streams) + CELL_BYTES;
-    if (has.windows) cost.per_window_bytes = per_stream(mask, n_streams) + CELL_BYTES;
+    uint64_t cell = n_threads > 0 ? CELL_BYTES : 0;
+    if (n_threads > 0) {
+        cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, work_bytes(facts, &w, n_ubatch, n_threads));
+        cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, heap_bytes(facts, n_ubatch, n_parallel));
+    }
+    if (has.full) cost.per_ctx_bytes = per_stream(mask, n_streams) + cell;
+    if (has.windows) cost.per_window_bytes = per_stream(mask, n_streams) + cell;
     if (w.index > 0)
         cost.per_ctx_bytes += per_stream(2 * F32 * n_ubatch, n_streams); /* its scores, and who is chosen */
     cost.per_ctx_bytes += F32 * n_threads;                               /* a row of scores for each thread */
@@ -404,4 +408,12 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
         cost.fixed_bytes = bt_sat_add_u64(cost.fixed_bytes, most);
     }
     return cost;
+}
+
+bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads) {
+    return cost_of(facts, wishes, n_ubatch, (uint32_t)bt_max_u64(n_threads, 1));
+}
+
+bt_cost bt_graph_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch) {
+    return cost_of(facts, wishes, n_ubatch, 0);
 }

@@ -13,7 +13,8 @@
  * auto takes the most blocks that fit. Of a mixture of experts everything but experts comes first: it is used by every
  * token, and experts are not; then as many blocks' experts as there is room for, the last blocks first, which is what
  * --n-cpu-moe says. What is outside the blocks goes with the last block or not at all, so at n blocks it either fits as
- * well, or the last block stays with the host too.
+ * well, or the last block stays with the host too. Of a
+ * tied head a device has a copy; where it can have none (bt_facts.head_stays) the head stays with the host.
  *
  * A number that was asked for is never changed: where it does not fit, that is a refusal. Where a device does not say
  * what it has, auto refuses, since nothing can be promised; a number is left to the device's own allocator. */
@@ -38,12 +39,6 @@
 
 /* ---- offers ---- */
 
-bt_known bt_offer_budget(bt_known named_bytes, const bt_pool *pool) {
-    if (named_bytes.known) return named_bytes;
-    if (pool->state != BT_READING_REPORTED) return (bt_known){0};
-    return (bt_known){true, pool->free_bytes / 4 * 3};
-}
-
 static uint64_t context_bytes(const bt_pool *pool) {
     bool is_cuda = strncmp(pool->name, "CUDA", 4) == 0 || strncmp(pool->name, "ROCm", 4) == 0;
     return is_cuda ? CUDA_CONTEXT_BYTES : 0;
@@ -51,7 +46,8 @@ static uint64_t context_bytes(const bt_pool *pool) {
 
 static void offer_fill(const bt_pool *pool, bt_known named_bytes, const char *named_by, bt_offer *ret) {
     *ret = (bt_offer){.pool = *pool, .context_bytes = context_bytes(pool)};
-    ret->budget_bytes = bt_offer_budget(named_bytes, pool);
+    bt_device_budget budget = bt_device_budget_resolve(named_bytes, pool);
+    ret->budget_bytes = (bt_known){budget.bytes != UINT64_MAX, budget.bytes};
     if (named_bytes.known)
         (void)snprintf(ret->budget_source, sizeof ret->budget_source, "%s", named_by);
     else if (ret->budget_bytes.known)
@@ -76,9 +72,11 @@ static bt_status unknown_device(const bt_machine *machine, const char *name, bt_
                    names[0] ? "are: " : "is none beside the host", names);
 }
 
-/* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other. */
+/* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other.
+ * What only the kernel knows (card0, of a machine that was written down) is nothing that ggml computes on. */
 static bool is_offered(const bt_machine *machine, const bt_pool *pool) {
     if (pool->state == BT_READING_ABSENT || pool->kind == BT_POOL_ACCEL) return false;
+    if (strncmp(pool->name, "card", 4) == 0) return false;
     if (pool->kind != BT_POOL_IGPU) return true;
     for (uint32_t i = 1; i < machine->n_pools; i++)
         if (machine->pools[i].kind == BT_POOL_GPU && machine->pools[i].state != BT_READING_ABSENT) return false;
@@ -103,9 +101,14 @@ bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_
     }
     for (uint32_t i = 1; wishes->n_devices == 0 && !wishes->no_devices && i < machine->n_pools; i++) {
         const bt_pool *pool = &machine->pools[i];
+        bool unasked = wishes->gpu_layers == BT_LAYERS_DEFAULT && !wishes->gpu_mem_bytes.known;
+        if (unasked && pool->state != BT_READING_REPORTED) continue;
         if (!is_offered(machine, pool) || n == BT_DEVICE_MAX) continue;
         offer_fill(pool, wishes->gpu_mem_bytes, "BURTHEN_GPU_MEM", &ret_offers[n++]);
     }
+    if (wishes->require_device && n == 0)
+        return bt_fail(err, BT_E_DEVICE, "device_missing", BT_MEASURE_ITEMS, 1, 0,
+                       "--require-device, but there is no device beside the host that may be used");
     *ret_n = n;
     if (wishes->main_gpu > 0 && wishes->main_gpu >= n && n > 0)
         return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_ITEMS, wishes->main_gpu, n - 1,
@@ -161,9 +164,10 @@ static bt_status price_all(const bt_offload_ask *ask, prices *p, bt_error *err) 
         if (!bt_kv_block_price(facts, b, ask->wishes, ask->n_ctx, ask->n_ubatch, &p->kv[b]))
             return bt_fail(err, BT_E_LIMIT, "plan_size", BT_MEASURE_NONE, 0, 0,
                            "the cache of block %" PRIu32 " does not fit in 64 bits", b);
-    bt_cost cost = bt_compute_cost(facts, ask->wishes, ask->n_ubatch, ask->wishes->n_threads);
-    p->compute = bt_sat_add_u64(cost.fixed_bytes,
-                                bt_sat_mul_u64(bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes), ask->n_ctx));
+    bt_cost cost = bt_graph_cost(facts, ask->wishes, ask->n_ubatch);
+    uint64_t per_ctx_bytes = bt_sat_add_u64(cost.per_ctx_bytes, cost.per_window_bytes);
+    p->compute = bt_sat_add_u64(cost.fixed_bytes, bt_sat_mul_u64(per_ctx_bytes, ask->n_ctx));
+    p->compute = bt_max_u64(p->compute, cost.floor_bytes);
     return BT_OK;
 }
 
@@ -172,8 +176,13 @@ static uint64_t block_bytes(const prices *p, uint32_t block, uint32_t n_cpu_moe)
     return block < n_cpu_moe ? bytes : bt_sat_add_u64(bytes, p->experts[block]);
 }
 
+/* Measured on this device, or on another: their graphs are alike. */
 static uint64_t compute_bytes(const bt_offload_ask *ask, const prices *p, uint32_t offer) {
-    return ask->compute_bytes && ask->compute_bytes[offer] > 0 ? ask->compute_bytes[offer] : p->compute;
+    uint64_t most = 0;
+    if (!ask->compute_bytes) return p->compute;
+    for (uint32_t i = 0; i < ask->n_offers; i++)
+        most = bt_max_u64(most, ask->compute_bytes[i]);
+    return ask->compute_bytes[offer] > 0 ? ask->compute_bytes[offer] : most;
 }
 
 static uint64_t budget_of(const bt_offer *offer) {
@@ -219,18 +228,33 @@ static void deal_check(const bt_offload_ask *ask, const prices *p, deal *d) {
     }
 }
 
-/* As many of the first n blocks as fit one device after another. */
+/* As many of the blocks before end as fit into an offer, from the first on. With the head on top where it is wanted. */
+static uint32_t take(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
+                     uint32_t end, bool with_head) {
+    uint64_t bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
+    uint32_t n = 0;
+    if (with_head) bytes = bt_sat_add_u64(bytes, p->head);
+    for (; first + n < end; n++) {
+        bytes = bt_sat_add_u64(bytes, block_bytes(p, first + n, d->n_cpu_moe));
+        if (bytes > budget_of(&ask->offers[offer])) break;
+    }
+    return n;
+}
+
+/* As many of the first n blocks as fit one device after another. The head stands with the last of them: where it does
+ * not fit behind those that fill a device, the next one has the last block, or more, and the head. */
 static void deal_in_order(const bt_offload_ask *ask, const prices *p, uint32_t n, deal *d) {
     uint32_t next = 0;
-    for (uint32_t i = 0; i < ask->n_offers; i++) {
-        uint64_t bytes = bt_sat_add_u64(ask->offers[i].context_bytes, compute_bytes(ask, p, i));
-        d->n_blocks[i] = 0;
-        while (next < n) {
-            bytes = bt_sat_add_u64(bytes, block_bytes(p, next, d->n_cpu_moe));
-            if (bytes > budget_of(&ask->offers[i])) break;
-            d->n_blocks[i]++;
-            next++;
+    memset(d->n_blocks, 0, sizeof d->n_blocks);
+    for (uint32_t i = 0; i < ask->n_offers && next < n; i++) {
+        if (d->head && take(ask, p, d, i, next, n, true) == n - next) {
+            d->n_blocks[i] = n - next;
+            next = n;
+            break;
         }
+        bool is_last = i + 1 == ask->n_offers;
+        d->n_blocks[i] = take(ask, p, d, i, next, d->head && !is_last ? n - 1 : n, false);
+        next += d->n_blocks[i];
     }
     d->n = next;
 }
@@ -254,7 +278,7 @@ static void deal_by_shares(const bt_offload_ask *ask, uint32_t n, deal *d) {
 }
 
 static deal deal_make(const bt_offload_ask *ask, const prices *p, uint32_t n, uint32_t n_cpu_moe) {
-    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks};
+    deal d = {.n_cpu_moe = n_cpu_moe, .head = n == p->n_blocks && !ask->facts->head_stays};
     if (ask->wishes->n_tensor_splits > 0)
         deal_by_shares(ask, n, &d);
     else
@@ -286,15 +310,20 @@ static deal most(const bt_offload_ask *ask, const prices *p, uint32_t n_cpu_moe)
     }
 }
 
-static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
-    bool fixed = ask->wishes->cpu_moe != BT_LAYERS_AUTO || !p->has_experts;
-    if (fixed) return most(ask, p, moe_wished(ask, p));
-    uint32_t n = (uint32_t)bt_min_u64(p->n_blocks, ask->n_blocks_max);
-    for (uint32_t n_cpu_moe = 0; n_cpu_moe <= n; n_cpu_moe++) {
-        deal d = deal_make(ask, p, n, n_cpu_moe);
+/* The same blocks, with as many experts as there is room for beside everything else of them. */
+static deal with_experts(const bt_offload_ask *ask, const prices *p, deal least) {
+    for (uint32_t n_cpu_moe = 0; n_cpu_moe < least.n; n_cpu_moe++) {
+        deal d = deal_make(ask, p, least.n, n_cpu_moe);
         if (d.fits) return d;
     }
-    return most(ask, p, p->n_blocks);
+    return least;
+}
+
+static deal choose_auto(const bt_offload_ask *ask, const prices *p) {
+    bt_layers_kind moe = ask->wishes->cpu_moe;
+    bool fixed = moe == BT_LAYERS_ALL || moe == BT_LAYERS_COUNT || !p->has_experts;
+    if (fixed) return most(ask, p, moe_wished(ask, p));
+    return with_experts(ask, p, most(ask, p, p->n_blocks));
 }
 
 static const bt_offer *first_failed(const bt_offload_ask *ask) {
@@ -303,30 +332,31 @@ static const bt_offer *first_failed(const bt_offload_ask *ask) {
     return NULL;
 }
 
-static void refuse_query(const bt_offer *offer, bt_refusal *ret) {
-    (void)snprintf(ret->code, sizeof ret->code, "device_query");
-    (void)snprintf(ret->message, sizeof ret->message,
+static void refuse_query(const bt_offer *offer, bt_refusal *refusal) {
+    (void)snprintf(refusal->code, sizeof refusal->code, "device_query");
+    (void)snprintf(refusal->message, sizeof refusal->message,
                    "%.31s does not say how much memory it has (%.100s), so blocks cannot be chosen for it; --device "
                    "%.31s=SIZE names a size",
                    offer->pool.name, offer->pool.reason, offer->pool.name);
-    ret->n_changes = 1;
-    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
-    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "0");
+    refusal->n_changes = 1;
+    (void)snprintf(refusal->changes[0].flag, sizeof refusal->changes[0].flag, "--gpu-layers");
+    (void)snprintf(refusal->changes[0].value, sizeof refusal->changes[0].value, "0");
 }
 
-static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal *d, bt_refusal *ret) {
+static void refuse_memory(const bt_offload_ask *ask, const prices *p, const deal *d, bt_refusal *refusal) {
     const bt_offer *offer = &ask->offers[d->over];
     deal less = most(ask, p, d->n_cpu_moe);
-    (void)snprintf(ret->code, sizeof ret->code, "device_memory");
-    (void)snprintf(ret->message, sizeof ret->message,
+    (void)snprintf(refusal->code, sizeof refusal->code, "device_memory");
+    (void)snprintf(refusal->message, sizeof refusal->message,
                    "%" PRIu32 " blocks on %.31s need %s, its budget is %s (%.60s): %s short; %" PRIu32 " fit",
                    d->n_blocks[d->over], offer->pool.name, BT_SIZE(d->need_bytes), BT_SIZE(budget_of(offer)),
                    offer->budget_source, BT_SIZE(bt_sat_sub_u64(d->need_bytes, budget_of(offer))), less.n);
-    ret->need_bytes = d->need_bytes;
-    ret->have_bytes = budget_of(offer);
-    ret->n_changes = 1;
-    (void)snprintf(ret->changes[0].flag, sizeof ret->changes[0].flag, "--gpu-layers");
-    (void)snprintf(ret->changes[0].value, sizeof ret->changes[0].value, "%" PRIu32, less.n);
+    refusal->need_bytes = d->need_bytes;
+    refusal->have_bytes = budget_of(offer);
+    refusal->n_changes = 1;
+    (void)snprintf(refusal->changes[0].flag, sizeof refusal->changes[0].flag, "--gpu-layers");
+    (void)snprintf(refusal->changes[0].value, sizeof refusal->changes[0].value, "%" PRIu32, less.n);
+    refusal->changes[0].need_bytes = less.n > 0 ? less.need_bytes : 0; /* of the last device that it fills */
 }
 
 /* ---- the answer ---- */
@@ -386,13 +416,17 @@ bt_status bt_offload_choose(const bt_offload_ask *ask, bt_offload *ret_offload, 
     BT_TRY(price_all(ask, &p, err));
     const bt_offer *failed = first_failed(ask);
     deal d = {0};
-    if (w->gpu_layers == BT_LAYERS_AUTO && failed) {
+    bool counted = w->gpu_layers == BT_LAYERS_COUNT || w->gpu_layers == BT_LAYERS_ALL;
+    if (!counted && failed) {
         refuse_query(failed, ret_refusal);
-    } else if (w->gpu_layers == BT_LAYERS_AUTO) {
+    } else if (!counted) {
         d = choose_auto(ask, &p);
+        const deal one = deal_make(ask, &p, 1, d.n_cpu_moe);
+        if (w->require_device && d.n == 0) refuse_memory(ask, &p, &one, ret_refusal);
     } else {
         uint32_t n = w->gpu_layers == BT_LAYERS_ALL ? p.n_blocks : (uint32_t)bt_min_u64(w->n_gpu_layers, p.n_blocks);
         d = deal_make(ask, &p, n, moe_wished(ask, &p));
+        if (w->cpu_moe == BT_LAYERS_AUTO && p.has_experts) d = with_experts(ask, &p, deal_make(ask, &p, n, n));
         if (!d.fits) refuse_memory(ask, &p, &d, ret_refusal);
     }
     fill(ask, &p, &d, ret_offload);

@@ -13,9 +13,6 @@ typedef struct bt_offer {
     uint64_t context_bytes; /* what a process takes of it before any model */
 } bt_offer;
 
-/* What may be used of a device: what was named, whatever it says of itself; else three quarters of its reading, divided
- * before multiplied. A failed reading is no number. */
-bt_known bt_offer_budget(bt_known named_bytes, const bt_pool *pool);
 /* The devices of a machine that the wishes allow, in their order; the main one first. BT_E_ARG, code "device_unknown",
  * for a name that no pool has. */
 BT_MUST_CHECK bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes,

@@ -17,3 +17,5 @@ uint64_t bt_kv_window_cells(uint32_t window, uint32_t n_ubatch, uint32_t n_paral
 bool bt_kv_cell_bytes(const bt_facts *facts, const bt_kv_block *block, const bt_wishes *wishes, uint64_t *ret_bytes);
 /* What computing takes beside weights and caches: graph buffer, work area, graph structures. n_threads is resolved. */
 bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads);
+/* Of that the graph buffer alone: what a device beside the host holds of it. */
+bt_cost bt_graph_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch);

@@ -97,7 +97,7 @@ json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts) {
     bt_json_put_u64(out, root, "experts", facts->n_expert);
     bt_json_put_u64(out, root, "experts_used", facts->n_expert_used);
     bt_json_put_bool(out, root, "tied_head", facts->tied_head);
-    bt_json_put_u64(out, root, "tensors", facts->n_tensors);
+    bt_json_put_u64(out, root, "tensors", facts->n_file_tensors);
     bt_json_put_u64(out, root, "weight_bytes", facts->weight_bytes);
     bt_json_put_u64(out, root, "working_bytes_per_token", bt_working_bytes(facts));
     bt_json_put_u64(out, root, "small_bytes", facts->small_bytes);

@@ -69,7 +69,7 @@ void bt_report_facts_text(const bt_facts *facts, bt_text *out) {
         uint64_t n = bt_sat_mul_u64(bt_sat_mul_u64(ne[0], ne[1]), bt_sat_mul_u64(ne[2], ne[3]));
         parameters = bt_sat_add_u64(parameters, n);
     }
-    bt_row(out, "Weights", "%s in %u tensors, %llu M parameters", BT_SIZE(facts->weight_bytes), facts->n_tensors,
+    bt_row(out, "Weights", "%s in %u tensors, %llu M parameters", BT_SIZE(facts->weight_bytes), facts->n_file_tensors,
            (unsigned long long)(parameters / MEGA));
     if (facts->n_expert > 0) {
         bt_row(out, "Experts", "%u, %u used for a token: %s of the weights", facts->n_expert, facts->n_expert_used,

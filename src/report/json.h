@@ -100,6 +100,12 @@ json_t *bt_facts_to_json(bt_json_out *out, const bt_facts *facts);
 void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_measured *measured);
 /* The layouts member of a plan, and of what was measured. */
 void bt_layouts_to_json(bt_json_out *out, json_t *root, const bt_layouts *layouts);
+/* What a plan says of devices (offload.c): wishes, the member offload, a pool; and back. */
+void bt_device_wishes_to_json(bt_json_out *out, json_t *w, const bt_wishes *wishes);
+void bt_device_wishes_from_json(bt_json_in *in, const json_t *w, bt_wishes *wishes);
+void bt_offload_to_json(bt_json_out *out, json_t *root, const bt_offload *offload);
+void bt_offload_from_json(bt_json_in *in, const json_t *root, struct bt_arena *arena, const bt_offload **ret);
+void bt_device_pool_to_json(bt_json_out *out, json_t *pools, const bt_device_plan *device);
 /* The fingerprint member of plan.json and bench.json. */
 void bt_fingerprint_to_json(bt_json_out *out, json_t *root, const bt_facts *facts, const bt_machine *machine);
 /* The plan member, for plan.json and --stats alike; NULL when memory was refused. */

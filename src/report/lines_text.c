@@ -43,3 +43,12 @@ void bt_report_lines_text(const bt_measured *measured, bt_text *out) {
                  BT_SIZE(locked->asked_bytes), locked->reason[0] ? ": " : "", locked->reason,
                  measured->elastic_peak_bytes > 0 ? "; elastic pins are never locked" : "");
 }
+
+void bt_report_devices_text(const bt_plan *plan, const bt_measured *measured, bt_text *out) {
+    for (uint32_t i = 0; plan->offload && i < plan->offload->split.n_devices; i++) {
+        const bt_device_plan *device = &plan->offload->devices[i];
+        bt_known held = measured->device_bytes[i];
+        bt_text_addf(out, "  %-18s %12s %12s %12s %12s\n", device->name, BT_SIZE(bt_device_plan_bytes(device)), "", "",
+                     held.known ? BT_SIZE(held.value) : "unknown");
+    }
+}

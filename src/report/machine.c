@@ -32,6 +32,9 @@ static void put_pool(bt_json_out *out, json_t *pools, const bt_pool *pool) {
     json_t *limit = bt_json_put_object(out, p, "limit");
     bt_json_put_known(out, limit, "bytes", pool->limit);
     bt_json_put_text_or_null(out, limit, "source", pool->limit_source);
+    bt_json_put_text_or_null(out, p, "pci", pool->pci);
+    bt_json_put_text_or_null(out, p, "device", pool->device);
+    bt_json_put_text_or_null(out, p, "source", pool->source);
 }
 
 static void put_cgroup(bt_json_out *out, json_t *root, const bt_machine *machine) {
@@ -153,6 +156,9 @@ static void read_pool(bt_json_in *in, const json_t *pools, uint32_t i, bt_machin
     (void)bt_json_text(in, item, "reason", pool->reason, sizeof pool->reason);
     (void)bt_json_bool(in, item, "clamped", &pool->clamped);
     (void)bt_json_bool(in, item, "shares_host", &pool->shares_host);
+    (void)bt_json_text(in, item, "pci", pool->pci, sizeof pool->pci);
+    (void)bt_json_text(in, item, "device", pool->device, sizeof pool->device);
+    (void)bt_json_text(in, item, "source", pool->source, sizeof pool->source);
     settle(pool, free_bytes, total_bytes);
     const json_t *limit = bt_json_object(in, item, "limit");
     bt_json_at(in, "pools[%u].limit.", i);

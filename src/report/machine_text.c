@@ -11,6 +11,19 @@
 
 #define MEGA UINT64_C(1000000)
 
+/* "  amdgpu 1002:744c at 0000:03:00.0 (amdgpu sysfs)": what is known of it. */
+static void add_device(bt_text *out, const bt_pool *pool) {
+    bool has_device = pool->device[0] || pool->pci[0];
+    if (has_device) bt_text_add(out, "  ");
+    bt_text_add_escaped(out, pool->device, strnlen(pool->device, sizeof pool->device));
+    if (pool->pci[0]) bt_text_add(out, pool->device[0] ? " at " : "at ");
+    bt_text_add_escaped(out, pool->pci, strnlen(pool->pci, sizeof pool->pci));
+    if (!pool->source[0]) return;
+    bt_text_add(out, has_device ? " (" : "  (");
+    bt_text_add_escaped(out, pool->source, strnlen(pool->source, sizeof pool->source));
+    bt_text_add(out, ")");
+}
+
 static void add_pool(bt_text *out, const bt_pool *pool) {
     bool reported = pool->state == BT_READING_REPORTED;
     bt_text name; /* escaped before it is padded */
@@ -27,6 +40,7 @@ static void add_pool(bt_text *out, const bt_pool *pool) {
         bt_text_add_escaped(out, pool->limit_source, strnlen(pool->limit_source, sizeof pool->limit_source));
         bt_text_add(out, ")");
     }
+    add_device(out, pool);
     if (pool->shares_host) bt_text_add(out, "  shares the host's memory");
     if (pool->clamped) bt_text_add(out, "  free was over total: cut down");
     if (pool->reason[0]) {

@@ -2,8 +2,8 @@
  * plan_json.c: a plan as plan.json (docs/interfaces.md).
  *
  * Every field of bt_plan is written, so that plan_read.c can give it back unchanged, beside what scripts want to know
- * without the model at hand: unit names, counts of blocks, the fingerprint. Members that later versions fill (device
- * units, cached experts) are written as 0. The size is bounded by the facts' limits: about 100 bytes a unit. */
+ * without the model at hand: unit names, counts of blocks, the fingerprint. Members that later versions fill (cached
+ * experts) are written as 0. The size is bounded by the facts' limits: about 100 bytes a unit. */
 #include "base/error.h"
 #include "base/size.h"
 #include "model/types.h"
@@ -77,6 +77,7 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
     if (wishes->session) bt_json_put_bool(out, w, "session", true);
     if (wishes->mlock) bt_json_put_bool(out, w, "mlock", true); /* changes no byte of a plan */
+    bt_device_wishes_to_json(out, w, wishes);
 }
 
 static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
@@ -85,7 +86,7 @@ static void put_model(bt_json_out *out, json_t *root, const bt_facts *facts) {
     bt_json_put_text(out, m, "arch", facts->arch);
     bt_json_put_text_or_null(out, m, "name", facts->name);
     bt_json_put_u64(out, m, "blocks", facts->n_block);
-    bt_json_put_u64(out, m, "tensors", facts->n_tensors);
+    bt_json_put_u64(out, m, "tensors", facts->n_file_tensors);
     bt_json_put_bool(out, m, "encoder", facts->encoder);
     bt_json_put_u64(out, m, "weight_bytes", facts->weight_bytes);
     bt_json_put_u64(out, m, "working_bytes_per_token", bt_working_bytes(facts));
@@ -127,7 +128,8 @@ static void put_shape(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_text(out, kv, "type_v", bt_type_name(plan->type_v));
     bt_json_put_known(out, kv, "bytes_per_token", token_bytes);
     bt_json_put_known(out, kv, "state_bytes_per_sequence", (bt_known){facts->kv_known, bt_kv_state_bytes(facts, 1)});
-    bt_json_put_text(out, root, "head", plan->head_resident ? "resident" : "streamed");
+    bool away = plan->offload && plan->offload->split.head;
+    bt_json_put_text(out, root, "head", away ? "device" : plan->head_resident ? "resident" : "streamed");
     json_t *ring = bt_json_put_object(out, root, "ring");
     bt_json_put_u64(out, ring, "slots", plan->n_slots);
     bt_json_put_u64(out, ring, "slot_bytes", plan->slot_bytes);
@@ -154,14 +156,15 @@ static void put_blocks(bt_json_out *out, json_t *root, const bt_plan *plan, cons
         int32_t block = facts->units[i].block;
         if (block >= 0 && block < BT_BLOCK_MAX) seen[block] |= (uint8_t)(plan->place[i] == BT_PLACE_PINNED ? 1 : 2);
     }
-    for (uint32_t i = 0; plan->place && i < facts->n_block && i < BT_BLOCK_MAX; i++) {
+    uint32_t n_away = bt_split_blocks(&facts->split);
+    for (uint32_t i = n_away; plan->place && i < facts->n_block && i < BT_BLOCK_MAX; i++) {
         n_pinned += seen[i] <= 1;
         n_streamed += seen[i] == 2;
     }
-    uint32_t n_placed = plan->place ? facts->n_block : 0;
+    uint32_t n_placed = plan->place ? facts->n_block - n_away : 0;
     json_t *blocks = bt_json_put_object(out, root, "blocks");
     bt_json_put_u64(out, blocks, "total", facts->n_block);
-    bt_json_put_u64(out, blocks, "device", 0);
+    bt_json_put_u64(out, blocks, "device", n_away);
     bt_json_put_u64(out, blocks, "pinned", n_pinned);
     bt_json_put_u64(out, blocks, "partial", n_placed - n_pinned - n_streamed);
     bt_json_put_u64(out, blocks, "streamed", n_streamed);
@@ -173,7 +176,7 @@ static void put_units(bt_json_out *out, json_t *root, const bt_plan *plan, const
     bt_json_put_u64(out, units, "pinned", plan->n_pinned);
     bt_json_put_u64(out, units, "streamed", plan->n_streamed);
     bt_json_put_u64(out, units, "cached", 0);
-    bt_json_put_u64(out, units, "device", 0);
+    bt_json_put_u64(out, units, "device", 0); /* units are those of the host */
     bt_json_put_u64(out, units, "pinned_bytes", plan->pinned_bytes);
     put_blocks(out, root, plan, facts);
     bt_layouts_to_json(out, root, &plan->layouts);
@@ -206,7 +209,8 @@ static void put_experts(bt_json_out *out, json_t *root, const bt_plan *plan, con
 }
 
 static void put_pools(bt_json_out *out, json_t *root, const bt_plan *plan) {
-    json_t *host = bt_json_add_object(out, bt_json_put_array(out, root, "pools"));
+    json_t *pools = bt_json_put_array(out, root, "pools");
+    json_t *host = bt_json_add_object(out, pools);
     bool limited = plan->budget_bytes != UINT64_MAX;
     bt_known headroom = {limited, bt_sat_sub_u64(plan->budget_bytes, plan->planned_bytes)};
     bt_json_put_text(out, host, "name", "host");
@@ -227,6 +231,8 @@ static void put_pools(bt_json_out *out, json_t *root, const bt_plan *plan) {
         bt_json_put_u64(out, line, "planned_bytes", plan->ledger.bytes[i]);
         bt_json_put_text(out, line, "source", bt_source_name(plan->ledger.source[i]));
     }
+    for (uint32_t i = 0; plan->offload && i < plan->offload->split.n_devices; i++)
+        bt_device_pool_to_json(out, pools, &plan->offload->devices[i]);
 }
 
 static void put_outlook(bt_json_out *out, json_t *root, const bt_plan *plan) {
@@ -282,6 +288,7 @@ json_t *bt_plan_to_json(bt_json_out *out, const bt_plan *plan, const bt_facts *f
     put_shape(out, root, plan, facts);
     put_units(out, root, plan, facts);
     put_experts(out, root, plan, facts);
+    bt_offload_to_json(out, root, plan->offload);
     put_pools(out, root, plan);
     put_outlook(out, root, plan);
     put_refusal(out, root, &plan->refusal);

@@ -97,6 +97,7 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
     if (o && json_object_get(o, "session")) (void)bt_json_bool(in, o, "session", &w->session);
     if (o && json_object_get(o, "mlock")) (void)bt_json_bool(in, o, "mlock", &w->mlock);
+    bt_device_wishes_from_json(in, o, w);
     const json_t *budget = bt_json_object(in, o, "ram_budget");
     bt_json_at(in, "wishes.ram_budget.");
     if (!budget) bt_json_wrong(in, "", "an object is wanted");
@@ -120,8 +121,8 @@ static void read_shape(bt_json_in *in, const json_t *root, bt_plan *plan) {
     (void)bt_json_u32(in, root, "threads", THREAD_MAX, &plan->n_threads);
     static const char *const priced[] = {"formula", "dry-run"};
     plan->priced_by_dry_run = word(in, root, "priced_by", priced, 2) == 1;
-    static const char *const heads[] = {"streamed", "resident"};
-    plan->head_resident = word(in, root, "head", heads, 2) == 1;
+    static const char *const heads[] = {"streamed", "resident", "device"};
+    plan->head_resident = word(in, root, "head", heads, 3) > 0;
 
     const json_t *ctx = section(in, root, "ctx");
     (void)bt_json_u32_or_0(in, ctx, "requested", CTX_MAX, &plan->n_ctx_requested);
@@ -328,6 +329,7 @@ bt_status bt_plan_from_json(const char *json, size_t n_bytes, struct bt_arena *a
     read_companion(&in, root, "draft", &plan.draft);
     read_companion(&in, root, "mmproj", &plan.mmproj);
     read_experts(&in, root, &plan);
+    bt_offload_from_json(&in, root, arena, &plan.offload);
     read_pools(&in, root, &plan);
     read_outlook(&in, root, &plan);
     read_refusal(&in, root, &plan.refusal);

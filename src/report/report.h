@@ -32,6 +32,7 @@ typedef struct bt_measured {
     bt_known cgroup_peak_bytes;
     bt_line_use lines[BT_LINE_COUNT];
     uint64_t pool_bytes, live_bytes, peak_live_bytes, weights_bytes;
+    bt_known device_bytes[BT_DEVICE_MAX]; /* that each device of the plan has less free than before loading */
     uint32_t idle_slots, reserved_classes;
     uint32_t prompt_tokens, generated_tokens;
     double load_s, ttft_s, prefill_tokens_per_s, decode_tokens_per_s;
@@ -48,6 +49,7 @@ typedef struct bt_measured {
     /* Of the different experts that micro-batches chose: there at once, or read; how often there were more of them than
      * slots; what was read; seconds that computing waited for them. */
     uint64_t expert_hits, expert_misses, expert_waves, expert_bytes;
+    uint64_t expert_guesses, expert_guesses_used; /* read before they were asked for, and asked for then */
     double expert_wait_s;
     double read_bytes_per_s, io_wait_s, compute_s, roofline_ratio;
     uint64_t elastic_peak_bytes;              /* weights in memory lent by kv and compute, at most */
@@ -62,6 +64,9 @@ typedef struct bt_measured {
 /* Text: planned | reserved | committed | peak, one row per line that is not all zero, then the total, the weights that
  * were held in what lines had not used yet, the peak of the process, the residual, and what was locked. */
 void bt_report_lines_text(const bt_measured *measured, bt_text *out);
+
+/* What each device of the plan holds, under what was planned; nothing where all is on the host. */
+void bt_report_devices_text(const bt_plan *plan, const bt_measured *measured, bt_text *out);
 
 /* From what the calls gave and what the kernel says: counted_bytes, VmLck; limit_bytes, RLIMIT_MEMLOCK. */
 void bt_locked_make(const bt_lock_use *use, bt_known counted_bytes, bt_known limit_bytes, bt_locked *ret);

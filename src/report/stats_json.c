@@ -27,13 +27,30 @@ static void put_lines(bt_json_out *out, json_t *measured, const bt_plan *plan, c
     }
 }
 
+/* A device is asked how much it has left: whether that is weights or caches it does not say. */
+static void put_device(bt_json_out *out, json_t *pools, const bt_device_plan *device, bt_known held) {
+    json_t *pool = bt_json_add_object(out, pools);
+    bool bound = held.known && device->budget_bytes.known;
+    bt_json_put_text(out, pool, "name", device->name);
+    bt_json_put_known(out, pool, "pool_bytes", held);
+    bt_json_put_known(out, pool, "live_bytes", held);
+    bt_json_put_known(out, pool, "peak_live_bytes", held);
+    bt_json_put_u64(out, pool, "weights_bytes", device->weights_bytes);
+    bt_json_put_known(out, pool, "budget_bytes", device->budget_bytes);
+    bt_json_put_known(out, pool, "headroom_bytes",
+                      (bt_known){bound, bt_sat_sub_u64(device->budget_bytes.value, held.value)});
+    bt_json_put_u64(out, pool, "idle_slots", 0);
+    bt_json_put_u64(out, pool, "reserved_classes", 0);
+}
+
 static void put_pool(bt_json_out *out, json_t *measured, const bt_plan *plan, const bt_measured *m) {
     uint64_t committed = 0;
     for (uint32_t i = 0; i < BT_LINE_COUNT; i++) {
         committed = bt_sat_add_u64(committed, m->lines[i].committed_bytes);
     }
     bool limited = plan->budget_bytes != UINT64_MAX;
-    json_t *pool = bt_json_add_object(out, bt_json_put_array(out, measured, "pools"));
+    json_t *pools = bt_json_put_array(out, measured, "pools");
+    json_t *pool = bt_json_add_object(out, pools);
     bt_json_put_text(out, pool, "name", "host");
     bt_json_put_u64(out, pool, "pool_bytes", m->pool_bytes);
     bt_json_put_u64(out, pool, "live_bytes", m->live_bytes);
@@ -43,6 +60,8 @@ static void put_pool(bt_json_out *out, json_t *measured, const bt_plan *plan, co
     bt_json_put_known(out, pool, "headroom_bytes", (bt_known){limited, bt_sat_sub_u64(plan->budget_bytes, committed)});
     bt_json_put_u64(out, pool, "idle_slots", m->idle_slots);
     bt_json_put_u64(out, pool, "reserved_classes", m->reserved_classes);
+    for (uint32_t i = 0; plan->offload && i < plan->offload->split.n_devices; i++)
+        put_device(out, pools, &plan->offload->devices[i], m->device_bytes[i]);
 }
 
 static void put_locked(bt_json_out *out, json_t *measured, const bt_locked *locked) {
@@ -87,6 +106,8 @@ void bt_measured_to_json(bt_json_out *out, json_t *root, const bt_plan *plan, co
     json_t *experts = bt_json_put_object(out, o, "experts");
     bt_json_put_u64(out, experts, "hits", m->expert_hits);
     bt_json_put_u64(out, experts, "misses", m->expert_misses);
+    bt_json_put_u64(out, experts, "guesses", m->expert_guesses);
+    bt_json_put_u64(out, experts, "guesses_used", m->expert_guesses_used);
     bt_json_put_u64(out, experts, "in_turn", m->expert_waves);
     bt_json_put_u64(out, experts, "bytes", m->expert_bytes);
     bt_json_put_real(out, experts, "wait_s", m->expert_wait_s);

@@ -10,6 +10,9 @@
 void bt_row(bt_text *out, const char *label, const char *fmt, ...) BT_PRINTF(3, 4);
 /* The same for a string of a file: escaped, and cut at a sane length. */
 void bt_row_escaped(bt_text *out, const char *label, const char *value);
+/* Where blocks are, and the lines of each device (offload.c); nothing where all is on the host. */
+void bt_offload_rows(bt_text *out, const bt_plan *plan, const bt_facts *facts);
+void bt_offload_ledger(bt_text *out, const bt_plan *plan);
 /* "4.83", "12.3", "192": tokens/s from micro-tokens/s, in at least three digits. */
 #define BT_RATE_TEXT 32
 const char *bt_rate_format(uint64_t micro, char text[BT_RATE_TEXT]);

@@ -15,6 +15,10 @@
  * A slot is read into when the expert that stood there has had its turn; up to AHEAD reads are under way. The order is
  * the same for all parts, so that at the end the last s experts are there as wholes.
  *
+ * A guess is what a block may want next: it is read while nothing else is, into slots that were used longest ago, whole
+ * experts at a time. The block's next request finds it there, or on its way, and waits for what it wants of it. Until
+ * it was waited for, its slot is nobody else's.
+ *
  * Direct reads come in pages. Where an expert's part is whole pages long it stands at the same place of its first page
  * as all others, and is used where it was read to; else it is moved to the start of its region, so that a kernel may
  * step from slot to slot.
@@ -39,6 +43,7 @@ typedef struct slot {
     uint32_t owner;                     /* the expert that it was given to, or NONE */
     uint32_t holds[BT_EXPERT_PART_MAX]; /* whose bytes stand there, or NONE */
     uint64_t used;                      /* clock of the last request */
+    bool coming;                        /* a guess is being read into it */
 } slot;
 
 /* The slots of a block. */
@@ -71,6 +76,13 @@ typedef struct turns {
     int jobs[AHEAD];                   /* of it, at its number modulo AHEAD; -1: nothing to wait for */
 } turns;
 
+/* Experts of a block that are being read before they were asked for. */
+typedef struct guesses {
+    uint32_t block, n;
+    arrival arrivals[BT_EXPERT_GUESS_MAX];
+    int jobs[BT_EXPERT_GUESS_MAX]; /* -1: waited for */
+} guesses;
+
 struct bt_experts {
     bt_account *account;
     bt_reader *reader;
@@ -81,6 +93,7 @@ struct bt_experts {
     bool shared;      /* blocks stand on each other */
     part_reads reads[BT_EXPERT_PART_MAX];
     turns turns;
+    guesses guesses;
     bool *is_wanted; /* [n_expert] scratch */
     uint64_t clock;
     bt_experts_trace trace;
@@ -109,6 +122,7 @@ static void forget(bt_experts *e, shelf *b) {
         b->slot_of[i] = NONE;
     for (uint32_t i = 0; i < b->n_slots; i++) {
         b->slots[i].owner = NONE;
+        b->slots[i].coming = false;
         for (uint32_t p = 0; p < BT_EXPERT_PART_MAX; p++)
             b->slots[i].holds[p] = NONE;
     }
@@ -170,7 +184,18 @@ bt_status bt_experts_open(bt_account *account, bt_reader *reader, const bt_facts
     return BT_OK;
 }
 
-/* Nothing is under way any more. */
+/* Guesses that are still under way are forgotten. */
+static void drop_guesses(bt_experts *e) {
+    guesses *g = &e->guesses;
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (g->jobs[i] < 0) continue;
+        bt_reader_cancel(e->reader, g->jobs[i]);
+        e->blocks[g->block].slots[g->arrivals[i].slot].coming = false;
+    }
+    g->n = 0;
+}
+
+/* Nothing that was asked for is under way any more. */
 static void give_up(bt_experts *e) {
     for (uint32_t p = 0; p < BT_EXPERT_PART_MAX; p++) {
         part_reads *reads = &e->reads[p];
@@ -188,6 +213,7 @@ static void give_up(bt_experts *e) {
 void bt_experts_close(bt_experts *e) {
     if (!e) return;
     give_up(e);
+    drop_guesses(e);
     bt_account_unmap(e->account, e->mapping);
     for (uint32_t i = 0; e->blocks && i < e->facts->n_expert_blocks; i++) {
         bt_heap_free(e->blocks[i].slots);
@@ -239,6 +265,10 @@ static void arrive(bt_experts *e, shelf *b, uint32_t part, arrival a) {
     e->stats.read_bytes += p->slice_bytes;
 }
 
+static bool is_coming(const shelf *b, uint32_t expert) {
+    return b->slot_of[expert] != NONE && b->slots[b->slot_of[expert]].coming;
+}
+
 static bool holds_all(const shelf *b, uint32_t at, uint32_t expert) {
     for (uint32_t p = 0; p < b->facts->n_parts; p++)
         if (b->slots[at].holds[p] != expert) return false;
@@ -253,7 +283,7 @@ static void begin(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_
     shelf *b = &e->blocks[index];
     give_up(e);                                         /* what a pass that failed left behind */
     if (e->shared && e->current != index) forget(e, b); /* another block was there */
-    if (e->trace) e->trace(index, wanted, n, e->trace_user);
+    if (e->trace) e->trace(index, wanted, n, false, e->trace_user);
     e->current = index;
     e->clock++;
     memset(e->is_wanted, 0, e->facts->n_expert * sizeof *e->is_wanted);
@@ -261,6 +291,8 @@ static void begin(bt_experts *e, uint32_t index, const uint32_t *wanted, uint32_
         e->is_wanted[wanted[i]] = true;
         if (is_there(b, wanted[i]))
             e->stats.hits++;
+        else if (is_coming(b, wanted[i]))
+            e->stats.guesses_used++;
         else
             e->stats.misses++;
     }
@@ -275,18 +307,88 @@ static void own(shelf *b, uint32_t at, uint32_t expert) {
     b->slot_of[expert] = at;
 }
 
-/* ---- a request that fits ---------------------------------------------------------------------------------------- */
-
-/* The slot used longest ago whose owner is not wanted. There is one: the wanted are no more than the slots. */
+/* The slot used longest ago whose owner is not wanted. There is one: the wanted, and what is
+ * coming, are no more than the slots. */
 static uint32_t find_victim(const bt_experts *e, const shelf *b) {
     uint32_t found = NONE;
     for (uint32_t i = 0; i < b->n_slots; i++) {
         const slot *s = &b->slots[i];
-        if (s->owner != NONE && e->is_wanted[s->owner]) continue;
+        if (s->coming || (s->owner != NONE && e->is_wanted[s->owner])) continue;
         if (found == NONE || s->used < b->slots[found].used) found = i;
     }
     return found;
 }
+
+/* ---- guesses ---------------------------------------------------------------------------------------------------- */
+
+static bt_status finish_guess(bt_experts *e, uint32_t i, bt_error *err) {
+    guesses *g = &e->guesses;
+    shelf *b = &e->blocks[g->block];
+    slot *s = &b->slots[g->arrivals[i].slot];
+    bt_status status = bt_reader_wait(e->reader, g->jobs[i], err);
+    g->jobs[i] = -1;
+    s->coming = false;
+    for (uint32_t p = 0; p < b->facts->n_parts && status == BT_OK; p++)
+        arrive(e, b, p, g->arrivals[i]);
+    return status;
+}
+
+/* Wait for all that are under way. One that failed is not there, and is read again when it is asked for. */
+static void settle_guesses(bt_experts *e) {
+    for (uint32_t i = 0; i < e->guesses.n; i++)
+        if (e->guesses.jobs[i] >= 0) (void)finish_guess(e, i, NULL);
+    e->guesses.n = 0;
+}
+
+/* The request wants one that is under way. */
+static bool wants_guess(const bt_experts *e) {
+    const guesses *g = &e->guesses;
+    for (uint32_t i = 0; i < g->n && g->block == e->current; i++)
+        if (g->jobs[i] >= 0 && e->is_wanted[g->arrivals[i].expert]) return true;
+    return false;
+}
+
+static bt_status wait_guesses(bt_experts *e, bt_error *err) {
+    guesses *g = &e->guesses;
+    for (uint32_t i = 0; i < g->n && g->block == e->current; i++)
+        if (g->jobs[i] >= 0 && e->is_wanted[g->arrivals[i].expert]) BT_TRY(finish_guess(e, i, err));
+    return BT_OK;
+}
+
+static void start_guess(bt_experts *e, shelf *b, uint32_t expert) {
+    guesses *g = &e->guesses;
+    bt_run runs[BT_EXPERT_PART_MAX];
+    arrival a = {expert, find_victim(e, b)};
+    slot *s = &b->slots[a.slot];
+    int job = -1;
+    for (uint32_t p = 0; p < b->facts->n_parts; p++) {
+        runs[p] = run_of(e, b, p, a);
+        s->holds[p] = NONE;
+    }
+    own(b, a.slot, expert);
+    s->used = e->clock;
+    if (bt_reader_start(e->reader, runs, b->facts->n_parts, &job, NULL) != BT_OK) return; /* it is no promise */
+    s->coming = true;
+    e->stats.guesses++;
+    g->arrivals[g->n] = a;
+    g->jobs[g->n++] = job;
+}
+
+void bt_experts_guess(bt_experts *e, uint32_t index, const uint32_t *experts, uint32_t n) {
+    shelf *b = &e->blocks[index];
+    uint32_t n_most = (uint32_t)bt_min_u64(n, BT_EXPERT_GUESS_MAX);
+    if (e->shared || index == e->current || b->n_slots < e->facts->n_expert_used + n_most) return;
+    settle_guesses(e);
+    if (e->trace) e->trace(index, experts, n_most, true, e->trace_user);
+    e->guesses.block = index;
+    memset(e->is_wanted, 0, e->facts->n_expert * sizeof *e->is_wanted);
+    for (uint32_t i = 0; i < n_most; i++)
+        e->is_wanted[experts[i]] = true;
+    for (uint32_t i = 0; i < n_most; i++)
+        if (!is_there(b, experts[i])) start_guess(e, b, experts[i]);
+}
+
+/* ---- a request that fits ---------------------------------------------------------------------------------------- */
 
 static void give_slots(bt_experts *e, shelf *b, const uint32_t *wanted, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -311,7 +413,8 @@ static bt_status start_part(bt_experts *e, shelf *b, uint32_t part, const uint32
     part_reads *reads = &e->reads[part];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = b->slot_of[wanted[i]];
-        if (b->slots[at].holds[part] != wanted[i]) reads->arrivals[reads->n++] = (arrival){wanted[i], at};
+        if (!b->slots[at].coming && b->slots[at].holds[part] != wanted[i])
+            reads->arrivals[reads->n++] = (arrival){wanted[i], at};
     }
     for (uint32_t i = 0; i < reads->n; i += JOB_RUNS) {
         uint32_t n_runs = (uint32_t)bt_min_u64(reads->n - i, JOB_RUNS);
@@ -328,6 +431,7 @@ bt_status bt_experts_request(bt_experts *e, uint32_t index, const uint32_t *want
     if (n > b->n_slots)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, n, b->n_slots, "%u experts at once in %u slots",
                        n, b->n_slots);
+    if (n + e->guesses.n > b->n_slots) settle_guesses(e);
     begin(e, index, wanted, n);
     give_slots(e, b, wanted, n);
     /* The reader serves the job that was started last first: the one that is needed first is started last. */
@@ -342,8 +446,8 @@ bt_status bt_experts_request(bt_experts *e, uint32_t index, const uint32_t *want
 bt_status bt_experts_wait(bt_experts *e, uint32_t part, bt_error *err) {
     part_reads *reads = &e->reads[part];
     bt_status status = BT_OK;
-    if (reads->n_jobs == 0) return BT_OK;
     shelf *b = &e->blocks[e->current];
+    if (reads->n_jobs == 0 && !wants_guess(e)) return BT_OK;
     uint64_t since_ns = bt_os_now_ns();
     for (uint32_t i = 0; i < reads->n_jobs && status == BT_OK; i++) {
         if (reads->jobs[i] < 0) continue;
@@ -353,6 +457,7 @@ bt_status bt_experts_wait(bt_experts *e, uint32_t part, bt_error *err) {
         for (uint32_t k = first; k < end && status == BT_OK; k++)
             arrive(e, b, part, reads->arrivals[k]);
     }
+    if (status == BT_OK) status = wait_guesses(e, err);
     e->stats.wait_ns += bt_os_now_ns() - since_ns;
     if (status == BT_OK)
         reads->n_jobs = reads->n = 0;
@@ -414,6 +519,7 @@ bt_status bt_experts_request_in_turn(bt_experts *e, uint32_t index, const uint32
     if (n > e->facts->n_expert)
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, n, e->facts->n_expert,
                        "%u different experts, of %u", n, e->facts->n_expert);
+    settle_guesses(e);
     begin(e, index, wanted, n);
     e->stats.waves++;
     make_order(e, b);
@@ -479,6 +585,7 @@ bt_status bt_experts_read_all(bt_experts *e, uint32_t index, bt_experts_progress
         return bt_fail(err, BT_E_ARG, "expert_slots", BT_MEASURE_ITEMS, e->facts->n_expert, b->n_slots,
                        "%u slots for %u experts", b->n_slots, e->facts->n_expert);
     give_up(e);
+    drop_guesses(e);
     if (e->shared && e->current != index) forget(e, b);
     turns *t = &e->turns; /* each comes to a slot of its own */
     t->n = e->facts->n_expert;

@@ -17,8 +17,9 @@ typedef struct bt_experts bt_experts;
 
 typedef struct bt_experts_stats {
     uint64_t hits, misses; /* of the different experts that requests named, whether all of it was there at once */
-    uint64_t waves;        /* requests of more experts than there are slots */
-    uint64_t read_bytes;   /* of experts, without the pages' margins */
+    uint64_t guesses, guesses_used; /* experts that were read before they were asked for, and were asked for then */
+    uint64_t waves;                 /* requests of more experts than there are slots */
+    uint64_t read_bytes;            /* of experts, without the pages' margins */
     uint64_t wait_ns;
 } bt_experts_stats;
 
@@ -40,6 +41,12 @@ BT_MUST_CHECK bt_status bt_experts_wait(bt_experts *experts, uint32_t part, bt_e
 /* The slot of an expert that was asked for. */
 uint32_t bt_experts_slot(const bt_experts *experts, uint32_t block, uint32_t expert);
 
+/* Begin to read experts that a block may want next, the likeliest first: [n], at most BT_EXPERT_GUESS_MAX are taken,
+ * and none where a block has not the slots for it beside what a token uses. Between the last wait of a request and the
+ * next request. Nothing can fail: what is not read by then is read when it is asked for. */
+#define BT_EXPERT_GUESS_MAX 8u
+void bt_experts_guess(bt_experts *experts, uint32_t block, const uint32_t *guesses, uint32_t n);
+
 /* Ask for more experts than there are slots. They come one after another, in the order ret_order: [n] (what is there
  * first, so that it is used before it is overwritten). */
 BT_MUST_CHECK bt_status bt_experts_request_in_turn(bt_experts *experts, uint32_t block, const uint32_t *wanted,
@@ -55,7 +62,7 @@ typedef bool (*bt_experts_progress)(uint64_t done_bytes, void *user);
 BT_MUST_CHECK bt_status bt_experts_read_all(bt_experts *experts, uint32_t block, bt_experts_progress progress,
                                             void *user, bt_error *err);
 
-/* Called with each request, before it is served: for simulations of other caches. */
-typedef void (*bt_experts_trace)(uint32_t block, const uint32_t *wanted, uint32_t n, void *user);
+/* Called with each request and each guess, before it is served: for simulations of other caches. */
+typedef void (*bt_experts_trace)(uint32_t block, const uint32_t *experts, uint32_t n, bool is_guess, void *user);
 void bt_experts_set_trace(bt_experts *experts, bt_experts_trace trace, void *user);
 void bt_experts_stats_read(const bt_experts *experts, bt_experts_stats *ret);

@@ -164,6 +164,32 @@ static void test_readers(void **state) {
     }
 }
 
+/* The same with blocks on devices: the last of these tests, since the plan keeps them. */
+static void test_devices(void **state) {
+    (void)state;
+    bt_error err = {0};
+    fixture_offload(&fixture);
+    bt_heap_free(plan_json);
+    assert_int_equal(bt_report_plan_json(&fixture.plan, &fixture.facts, &fixture.machine, &plan_json, &err), BT_OK);
+    static body *const all[] = {write_plan, write_stats, read_plan};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sweep(all[i], false);
+        sweep(all[i], true);
+    }
+    for (uint64_t k = 0;; k++) {
+        bt_text text;
+        bt_text_init(&text, 1u << 16);
+        bt_fault_arm(k, false);
+        bt_report_plan_text(&fixture.plan, &fixture.facts, &text);
+        bt_report_devices_text(&fixture.plan, &measured, &text);
+        bool hit = bt_fault_disarm();
+        if (!hit) assert_non_null(strstr(bt_text_str(&text), "1 on Vulkan0, 1 on CUDA0"));
+        bt_text_done(&text);
+        if (!hit) return;
+        assert_true(k < 200);
+    }
+}
+
 static void test_text(void **state) {
     (void)state;
     for (uint64_t k = 0; k < 200; k++) {
@@ -195,6 +221,7 @@ int main(void) {
         cmocka_unit_test(test_writers),
         cmocka_unit_test(test_readers),
         cmocka_unit_test(test_text),
+        cmocka_unit_test(test_devices),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_heap_free(machine_json);

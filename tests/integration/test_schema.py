@@ -93,6 +93,22 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
     checks.check(plan["refusal"] and plan["refusal"]["changes"], "the last plan is to be a refusal with changes")
     plan["placement"] = [{"unit": "blk.0.attn", "where": "pinned", "bytes": 1}]  # a refusal places nothing
     spoil("plan", plan)
+
+    # blocks on devices: everything that can be asked of them, and the members of an answer
+    cards = folder / "cards.json"
+    cards.write_text(json.dumps(full | {"reservations": [], "pools": full["pools"] + [
+        full["pools"][0] | {"name": f"GPU{i}", "kind": "gpu", "free_bytes": 64 << 20, "total_bytes": 64 << 20}
+        for i in range(2)]}))
+    hold("machine", printed("devices", "--json", "--machine", cards), "two cards")
+    for args in ([], ["-ngl", "auto", "-ncmoe", "auto"], ["-ngl", "all", "-ncmoe", "all", "-ts", "3,1"],
+                 ["-ngl", "7", "-ncmoe", "2", "-mg", "1", "--require-device"], ["--device", "none"],
+                 ["--device", "GPU1=20M,GPU0", "--exact", "-t", "1"], ["--device", "GPU1=1M", "-ngl", "20"]):
+        offloaded = printed("plan", harness.SMOLLM2, "--json", "-c", "512", "--machine", cards, *args, codes=(0, 3))
+        hold("plan", offloaded, f"plan {args}")
+        checks.check((offloaded["offload"] is None) == (args == ["--device", "none"]), f"{args}: {offloaded['offload']}")
+        if offloaded["offload"]:
+            spoil("plan", plan | {"offload": offloaded["offload"], "pools": [offloaded["pools"][-1]]})
+
     hold("plan", printed("plan", folder / "strange.gguf", "--json", "--machine", laptop, codes=(0, 3)), "unknown arch")
     hold("plan", printed("plan", folder / "split-00002-of-00003.gguf", "--json", "--machine", laptop), "shards")
 

@@ -20,6 +20,7 @@ typedef struct report_fixture {
     bt_machine machine;
     bt_place place[FIXTURE_UNITS];
     bt_plan plan;
+    bt_offload offload;
 } report_fixture;
 
 static inline void fixture_facts(report_fixture *f) {
@@ -80,6 +81,7 @@ static inline void fixture_facts(report_fixture *f) {
         .n_shards = 2,
         .tensors = f->tensors,
         .n_tensors = 4,
+        .n_file_tensors = 4,
         .units = f->units,
         .n_units = FIXTURE_UNITS,
         .weight_bytes = 19000004,
@@ -115,8 +117,13 @@ static inline void fixture_machine(report_fixture *f) {
                             .total_bytes = 16000000000,
                             .limit = {true, 4294967296},
                             .limit_source = "cgroup v2 /a/b memory.max"};
-    m->pools[1] =
-        (bt_pool){.name = "CUDA0", .kind = BT_POOL_GPU, .state = BT_READING_FAILED, .reason = "driver says 999"};
+    m->pools[1] = (bt_pool){.name = "CUDA0",
+                            .kind = BT_POOL_GPU,
+                            .state = BT_READING_FAILED,
+                            .reason = "driver says 999",
+                            .pci = "0000:01:00.0",
+                            .device = "A card",
+                            .source = "NVML"};
     m->pools[2] = (bt_pool){.name = "Vulkan0",
                             .kind = BT_POOL_IGPU,
                             .state = BT_READING_REPORTED,
@@ -226,6 +233,46 @@ static inline void fixture_refuse(report_fixture *f) {
                               .n_changes = 2};
     p->refusal.changes[0] = (bt_change){"--ctx-size", "256", 4000000};
     p->refusal.changes[1] = (bt_change){"--ram-budget", "9M", 9437184};
+}
+
+/* The same plan with blocks on two devices, and every wish that devices can have. */
+static inline void fixture_offload(report_fixture *f) {
+    bt_wishes *w = &f->plan.wishes;
+    w->gpu_layers = BT_LAYERS_COUNT;
+    w->n_gpu_layers = 2;
+    w->cpu_moe = BT_LAYERS_ALL;
+    w->n_devices = 2;
+    w->devices[0] = (bt_device_wish){.name = "Vulkan0", .budget_bytes = {true, 900000000}};
+    w->devices[1] = (bt_device_wish){.name = "CUDA0"};
+    w->n_tensor_splits = 2;
+    w->tensor_split_milli[0] = 1500;
+    w->tensor_split_milli[1] = 0;
+    w->main_gpu = 1;
+    w->require_device = true;
+    w->gpu_mem_bytes = (bt_known){true, 67108864};
+    f->offload = (bt_offload){.split = {.n_devices = 2, .n_blocks = {1, 1}, .head = false, .n_cpu_moe = 1},
+                              .source = "--gpu-layers 2"};
+    f->offload.devices[0] = (bt_device_plan){.name = "Vulkan0",
+                                             .kind = BT_POOL_IGPU,
+                                             .state = BT_READING_REPORTED,
+                                             .shares_host = true,
+                                             .n_blocks = 1,
+                                             .weights_bytes = 4000001,
+                                             .kv_bytes = 300,
+                                             .compute_bytes = 20,
+                                             .context_bytes = 1,
+                                             .source = BT_SOURCE_DRY_RUN,
+                                             .budget_bytes = {true, 900000000},
+                                             .budget_source = "--device"};
+    f->offload.devices[1] = (bt_device_plan){.name = "CUDA0",
+                                             .kind = BT_POOL_GPU,
+                                             .state = BT_READING_FAILED,
+                                             .reason = "driver says 999",
+                                             .n_blocks = 1,
+                                             .weights_bytes = 5000000,
+                                             .source = BT_SOURCE_FORMULA,
+                                             .budget_source = "unmeasured"};
+    f->plan.offload = &f->offload;
 }
 
 static inline void fixture_make(report_fixture *f) {

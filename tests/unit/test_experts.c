@@ -51,6 +51,8 @@ static void make_tensors(void) {
     }
 }
 
+static void take_turns(uint32_t block, const uint32_t *wanted, uint32_t n);
+
 static uint64_t file_bytes(void) {
     uint64_t all = 96;
     for (uint32_t i = 0; i < 3 * N_BLOCKS; i++)
@@ -264,6 +266,84 @@ static void a_request_that_nobody_waits_for(void **state) {
     expect(4, 12);
 }
 
+/* ---- guesses ----------------------------------------------------------------------------------------------------- */
+
+static void expect_guesses(uint64_t guesses, uint64_t used) {
+    assert_int_equal(stats().guesses, guesses);
+    assert_int_equal(stats().guesses_used, used);
+}
+
+/* A right guess is read once, a wrong one is there for the next time. */
+static void guesses_are_read_once(bt_reader_kind kind) {
+    open_slots((uint32_t[]){8, 8, 8}, kind);
+    uint64_t slice_sum = slices[0] + slices[1] + slices[2];
+    get(0, (uint32_t[]){0, 1, 2, 3}, 4);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){5, 6}, 2);
+    get(1, (uint32_t[]){4, 5, 7, 8}, 4);
+    expect(0, 7);
+    expect_guesses(2, 1);
+    assert_int_equal(stats().read_bytes, 8 * slice_sum); /* the wrong one was not waited for */
+    bt_experts_guess(f.experts, 2, (uint32_t[]){9}, 1);
+    assert_int_equal(stats().read_bytes, 9 * slice_sum); /* before others are guessed it is */
+    get(2, (uint32_t[]){9}, 1);
+    get(1, (uint32_t[]){6, 5}, 2);
+    expect(2, 7);
+    expect_guesses(3, 2);
+    bt_experts_guess(f.experts, 2, (uint32_t[]){9, 10}, 2); /* one of them is there */
+    expect_guesses(4, 2);
+    get(2, (uint32_t[]){9, 10}, 2);
+    expect(3, 7);
+    expect_guesses(4, 3);
+}
+
+static void guesses_uring(void **state) {
+    (void)state;
+    guesses_are_read_once(BT_READER_AUTO);
+}
+
+static void guesses_pread(void **state) {
+    (void)state;
+    guesses_are_read_once(BT_READER_PREAD);
+}
+
+/* What is being read into is nobody else's, whatever is asked for meanwhile. */
+static void guesses_keep_their_slots(void **state) {
+    (void)state;
+    open_slots((uint32_t[]){8, 6, 8}, BT_READER_AUTO);
+    get(0, (uint32_t[]){0}, 1);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){14, 15}, 2);
+    get(1, (uint32_t[]){0, 1, 2, 3}, 4);
+    get(1, (uint32_t[]){4, 5, 6, 7}, 4);
+    get(1, (uint32_t[]){14, 15}, 2);
+    expect_guesses(2, 2);
+    get(0, (uint32_t[]){0}, 1);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){12, 13}, 2);
+    get(1, (uint32_t[]){0, 1, 2, 3, 4, 5}, 6); /* needs their slots: they are waited for first, and go */
+    expect_guesses(4, 2);
+    take_turns(1, (uint32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8}, 9);
+    get(0, (uint32_t[]){0}, 1);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){12, 13}, 2);
+    take_turns(1, (uint32_t[]){0, 1, 12, 3, 4, 5, 6, 7, 8}, 9);
+}
+
+/* Where there is no room to spare, or no sense, nothing is guessed. */
+static void guesses_need_room(void **state) {
+    (void)state;
+    open_slots((uint32_t[]){5, 5, 6}, BT_READER_AUTO);
+    get(0, (uint32_t[]){0}, 1);
+    bt_experts_guess(f.experts, 0, (uint32_t[]){1}, 1); /* the block that is computed */
+    bt_experts_guess(f.experts, 1, (uint32_t[]){1, 2}, 2);
+    expect_guesses(0, 0);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){1}, 1);
+    expect_guesses(1, 0);
+    close_slots(state);
+    shared = true;
+    open_slots((uint32_t[]){8, 8, 8}, BT_READER_AUTO);
+    get(0, (uint32_t[]){0}, 1);
+    bt_experts_guess(f.experts, 1, (uint32_t[]){1}, 1);
+    expect_guesses(0, 0);
+}
+
 /* ---- more than there are slots ----------------------------------------------------------------------------------- */
 
 static void take_turns(uint32_t block, const uint32_t *wanted, uint32_t n) {
@@ -413,6 +493,10 @@ int main(void) {
         cmocka_unit_test_teardown(x6_uring, close_slots),
         cmocka_unit_test_teardown(x6_pread, close_slots),
         cmocka_unit_test_teardown(a_request_that_nobody_waits_for, close_slots),
+        cmocka_unit_test_teardown(guesses_uring, close_slots),
+        cmocka_unit_test_teardown(guesses_pread, close_slots),
+        cmocka_unit_test_teardown(guesses_keep_their_slots, close_slots),
+        cmocka_unit_test_teardown(guesses_need_room, close_slots),
         cmocka_unit_test_teardown(each_is_read_once_in_turn, close_slots),
         cmocka_unit_test_teardown(mixed_uring, close_slots),
         cmocka_unit_test_teardown(mixed_pread, close_slots),

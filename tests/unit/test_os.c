@@ -41,6 +41,36 @@ static int remove_file(void **state) {
     return unlink(path);
 }
 
+static void test_folders(void **state) {
+    (void)state;
+    errno = 0;
+    assert_null(bt_os_folder_open(BT_TEST_OUT "/no such folder"));
+    assert_int_equal(errno, ENOENT);
+    assert_null(bt_os_folder_open(path)); /* a file */
+    assert_int_equal(errno, ENOTDIR);
+    bt_os_folder *folder = bt_os_folder_open(BT_TEST_OUT);
+    assert_non_null(folder);
+    uint32_t n_found = 0;
+    for (const char *name = bt_os_folder_next(folder); name; name = bt_os_folder_next(folder)) {
+        assert_string_not_equal(name, ".");
+        assert_string_not_equal(name, "..");
+        if (strcmp(name, "test_os.bin") == 0) n_found++;
+    }
+    bt_os_folder_close(folder);
+    assert_int_equal(n_found, 1);
+}
+
+static void test_libraries(void **state) {
+    (void)state;
+    assert_null(bt_os_library_open(BT_TEST_OUT "/no such library"));
+    assert_null(bt_os_library_open(path)); /* a file of another kind */
+    bt_os_library *library = bt_os_library_open(BT_FAKE_NVML_TODAY);
+    assert_non_null(library);
+    assert_non_null(bt_os_library_find(library, "nvmlInit_v2"));
+    assert_null(bt_os_library_find(library, "nvmlInit_v1000"));
+    bt_os_library_close(library);
+}
+
 static void test_files(void **state) {
     (void)state;
     assert_int_equal(bt_os_open(BT_TEST_OUT "/no such file", false), -ENOENT);
@@ -353,6 +383,7 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folders),     cmocka_unit_test(test_libraries),
         cmocka_unit_test(test_files),       cmocka_unit_test(test_direct),
         cmocka_unit_test(test_mapping),     cmocka_unit_test(test_reserve_is_refused),
         cmocka_unit_test(test_locking),     cmocka_unit_test(test_locking_is_limited),

@@ -45,6 +45,9 @@ static void same_pool(const bt_pool *a, const bt_pool *b) {
     assert_int_equal(a->shares_host, b->shares_host);
     same_known(a->limit, b->limit);
     assert_string_equal(a->limit_source, b->limit_source);
+    assert_string_equal(a->pci, b->pci);
+    assert_string_equal(a->device, b->device);
+    assert_string_equal(a->source, b->source);
 }
 
 static void test_identity(void **state) {
@@ -235,28 +238,29 @@ static void check_text(const char *expected) {
 
 static void test_text(void **state) {
     (void)state;
-    check_text("Machine\n"
-               "  pool       kind   state              free        total\n"
-               "  host       host   reported       5.59 GiB    14.90 GiB  limit 4.00 GiB (cgroup v2 /a/b memory.max)\n"
-               "  CUDA0      gpu    failed          unknown      unknown  driver says 999\n"
-               "  Vulkan0    igpu   reported       1.86 GiB     1.86 GiB  shares the host's memory  free was over "
-               "total: cut down\n"
-               "\n"
-               "Memory cgroup (v2), leaf to root\n"
-               "         limit         used  reclaimable  path, limit from\n"
-               "      4.00 GiB      1.2 MiB    337.6 KiB  /a/b  memory.high  5.0 MiB promised to other budgets\n"
-               "          none      7.3 MiB     44.6 KiB  /a\n"
-               "\n"
-               "Other budgets: promised 700.0 MiB, not touched yet 600.0 MiB\n"
-               "      promised     resident        pid  command\n"
-               "     700.0 MiB    100.0 MiB       4711  run\n"
-               "\n"
-               "Other\n"
-               "  Cores allowed        6\n"
-               "  Swap free            1.00 GiB (never part of a budget)\n"
-               "  Lockable memory      8.0 MiB (RLIMIT_MEMLOCK; used by --mlock)\n"
-               "  Disk read            2000 MB/s (measured)\n"
-               "  Memory read          20000 MB/s\n");
+    check_text(
+        "Machine\n"
+        "  pool       kind   state              free        total\n"
+        "  host       host   reported       5.59 GiB    14.90 GiB  limit 4.00 GiB (cgroup v2 /a/b memory.max)\n"
+        "  CUDA0      gpu    failed          unknown      unknown  A card at 0000:01:00.0 (NVML)  driver says 999\n"
+        "  Vulkan0    igpu   reported       1.86 GiB     1.86 GiB  shares the host's memory  free was over "
+        "total: cut down\n"
+        "\n"
+        "Memory cgroup (v2), leaf to root\n"
+        "         limit         used  reclaimable  path, limit from\n"
+        "      4.00 GiB      1.2 MiB    337.6 KiB  /a/b  memory.high  5.0 MiB promised to other budgets\n"
+        "          none      7.3 MiB     44.6 KiB  /a\n"
+        "\n"
+        "Other budgets: promised 700.0 MiB, not touched yet 600.0 MiB\n"
+        "      promised     resident        pid  command\n"
+        "     700.0 MiB    100.0 MiB       4711  run\n"
+        "\n"
+        "Other\n"
+        "  Cores allowed        6\n"
+        "  Swap free            1.00 GiB (never part of a budget)\n"
+        "  Lockable memory      8.0 MiB (RLIMIT_MEMLOCK; used by --mlock)\n"
+        "  Disk read            2000 MB/s (measured)\n"
+        "  Memory read          20000 MB/s\n");
 }
 
 static void test_text_of_nothing(void **state) {

@@ -68,6 +68,44 @@ static void same_wishes(const bt_wishes *a, const bt_wishes *b) {
     SAME(rope_scaling);
     SAME(rope_scale_micro);
     SAME(yarn_orig_ctx);
+    SAME(gpu_layers);
+    SAME(n_gpu_layers);
+    SAME(cpu_moe);
+    SAME(n_cpu_moe);
+    SAME(no_devices);
+    SAME(n_devices);
+    for (uint32_t i = 0; i < a->n_devices; i++) {
+        SAME_TEXT(devices[i].name);
+        SAME_KNOWN(devices[i].budget_bytes);
+    }
+    SAME(n_tensor_splits);
+    for (uint32_t i = 0; i < a->n_tensor_splits; i++)
+        SAME(tensor_split_milli[i]);
+    SAME(main_gpu);
+    SAME(require_device);
+    SAME_KNOWN(gpu_mem_bytes);
+}
+
+static void same_offload(const bt_offload *a, const bt_offload *b) {
+    assert_int_equal(a == NULL, b == NULL);
+    if (!a || !b) return;
+    SAME_TEXT(source);
+    assert_memory_equal(&a->split, &b->split, sizeof a->split);
+    for (uint32_t i = 0; i < a->split.n_devices; i++) {
+        SAME_TEXT(devices[i].name);
+        SAME(devices[i].kind);
+        SAME(devices[i].state);
+        SAME_TEXT(devices[i].reason);
+        SAME(devices[i].shares_host);
+        SAME(devices[i].n_blocks);
+        SAME(devices[i].weights_bytes);
+        SAME(devices[i].kv_bytes);
+        SAME(devices[i].compute_bytes);
+        SAME(devices[i].context_bytes);
+        SAME(devices[i].source);
+        SAME_KNOWN(devices[i].budget_bytes);
+        SAME_TEXT(devices[i].budget_source);
+    }
 }
 
 static void same_refusal(const bt_refusal *a, const bt_refusal *b) {
@@ -144,6 +182,7 @@ static void same_plan(const bt_plan *a, const bt_plan *b) {
     same_refusal(&a->refusal, &b->refusal);
     same_companion(&a->draft, &b->draft);
     same_companion(&a->mmproj, &b->mmproj);
+    same_offload(a->offload, b->offload);
 }
 
 static void check_identity(void) {
@@ -190,6 +229,97 @@ static void test_identity_of_extremes(void **state) {
     check_identity();
     *p = (bt_plan){0}; /* an empty plan */
     check_identity();
+}
+
+static void test_identity_of_devices(void **state) {
+    (void)state;
+    bt_wishes *w = &fixture.plan.wishes;
+    fixture_offload(&fixture);
+    check_identity();
+    static const bt_layers_kind kinds[] = {BT_LAYERS_DEFAULT, BT_LAYERS_AUTO, BT_LAYERS_ALL};
+    for (size_t i = 0; i < 3; i++) {
+        w->gpu_layers = w->cpu_moe = kinds[i];
+        w->n_gpu_layers = w->n_cpu_moe = 0;
+        check_identity();
+    }
+    w->gpu_layers = w->cpu_moe = BT_LAYERS_COUNT; /* 0 of them is not the default */
+    check_identity();
+    w->n_devices = 0, w->no_devices = true;
+    check_identity();
+    fixture.offload.split.head = true;
+    fixture.offload.devices[0].weights_bytes = UINT64_MAX;
+    check_identity();
+}
+
+/* What may be in a plan's offload, and is refused by its path. */
+static void test_wrong_devices(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *words;
+    } cases[] = {
+        {"\"blocks\": 1", "\"blocks\": 0", "offload.devices[0].blocks"},
+        {"\"blocks\": 1", "\"blocks\": 513", "offload.devices[0].blocks"},
+        {"\"blocks\": 1", "\"blocks\": -1", "offload.devices[0].blocks"},
+        {"\"kind\": \"igpu\"", "\"kind\": \"card\"", "offload.devices[0].kind"},
+        {"\"priced_by\": \"dry-run\"", "\"priced_by\": \"guess\"", "offload.devices[0].priced_by"},
+        {"\"kv_bytes\": 300", "\"kv_bytes\": \"a lot\"", "offload.devices[0].kv_bytes"},
+        {"\"shares_host\": true", "\"shares_host\": 1", "offload.devices[0].shares_host"},
+        {"\"source\": \"--gpu-layers 2\"", "\"source\": 2", "offload.source"},
+        {"\"gpu_layers\": 2", "\"gpu_layers\": \"many\"", "wishes.gpu_layers"},
+        {"\"gpu_layers\": 2", "\"gpu_layers\": 1.5", "wishes.gpu_layers"},
+        {"\"share_milli\": 1500", "\"share_milli\": -1", "wishes.tensor_split[0].share_milli"},
+        {"\"main_gpu\": 1", "\"main_gpu\": 14", "wishes.main_gpu"},
+    };
+    fixture_offload(&fixture);
+    char *json = to_json(&fixture.plan);
+    size_t n = strlen(json) + 100;
+    char *wrong = malloc(n);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *within = strstr(json, cases[i].words[0] == 'o' ? "\"offload\"" : "\"wishes\"");
+        const char *at = within ? strstr(within, cases[i].from) : NULL;
+        if (!at || !wrong) fail_msg("no %s", cases[i].from);
+        snprintf(wrong, n, "%.*s%s%s", (int)(at - json), json, cases[i].to, at + strlen(cases[i].from));
+        bt_plan back;
+        bt_error err = {0};
+        bt_status status = bt_plan_from_json(wrong, strlen(wrong), arena, &back, &err);
+        if (status != BT_E_FORMAT || !strstr(err.text, cases[i].words))
+            fail_msg("%s: %d, %s", cases[i].to, status, err.text);
+    }
+    free(wrong);
+    bt_heap_free(json);
+}
+
+/* A pool behind the host's for each device: lines sum to what is planned; what is not known is null, never 0. */
+static void test_pools_of_devices(void **state) {
+    (void)state;
+    fixture_offload(&fixture);
+    char *json = to_json(&fixture.plan);
+    json_t *root = json_loads(json, 0, NULL);
+    json_t *pools = json_object_get(root, "pools");
+    assert_int_equal(json_array_size(pools), 3);
+    for (size_t i = 1; i < 3; i++) {
+        json_t *pool = json_array_get(pools, i), *lines = json_object_get(pool, "lines");
+        const bt_device_plan *device = &fixture.offload.devices[i - 1];
+        json_int_t sum = 0;
+        assert_string_equal(json_string_value(json_object_get(pool, "name")), device->name);
+        for (size_t k = 0; k < json_array_size(lines); k++)
+            sum += json_integer_value(json_object_get(json_array_get(lines, k), "planned_bytes"));
+        assert_int_equal(sum, bt_device_plan_bytes(device));
+        assert_int_equal(json_integer_value(json_object_get(pool, "planned_bytes")), sum);
+        assert_int_equal(json_is_null(json_object_get(pool, "budget_bytes")), i == 2);
+        assert_int_equal(json_is_null(json_object_get(pool, "headroom_bytes")), i == 2);
+    }
+    json_t *first = json_array_get(pools, 1);
+    assert_int_equal(json_integer_value(json_object_get(first, "headroom_bytes")), 900000000 - 4000322);
+    json_decref(root);
+    bt_heap_free(json);
+    bt_text text;
+    bt_text_init(&text, 1u << 16);
+    bt_report_plan_text(&fixture.plan, &fixture.facts, &text);
+    assert_non_null(strstr(bt_text_str(&text), "1 on Vulkan0, 1 on CUDA0, 1 on the host; head on the host"));
+    assert_non_null(strstr(bt_text_str(&text), "of the first 1 blocks"));
+    assert_non_null(strstr(bt_text_str(&text), "driver says 999"));
+    bt_text_done(&text);
 }
 
 /* Every rate up to 10^9 tokens/s survives the decimal and the double. */
@@ -752,6 +882,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_identity),
         TEST(test_identity_of_extremes),
+        TEST(test_identity_of_devices),
+        TEST(test_wrong_devices),
+        TEST(test_pools_of_devices),
         TEST(test_rates_survive),
         TEST(test_open_types),
         TEST(test_members),

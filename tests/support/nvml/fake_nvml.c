@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ * fake_nvml.c: a library with the calls of NVML that a probe makes, which answers what a test wants.
+ *
+ * It is built three times: with the calls of today; FAKE_OLD, with those of the first versions only, whose entries of
+ * processes are shorter; FAKE_BROKEN, without a call that is needed. Layouts are checked where the real library can:
+ * the version of a structure, and the room of a list. Types have the probe's names: one sanitizer compares those too.
+ */
+#include "fake_nvml.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, UNINITIALIZED = 1, VERSION_MISMATCH = 25 };
+
+static fake_nvml fake;
+
+EXPORT fake_nvml *fake_nvml_state(void);
+fake_nvml *fake_nvml_state(void) {
+    return &fake;
+}
+
+static bool is_open(void) {
+    return fake.n_inits > fake.n_shutdowns;
+}
+
+static fake_nvml_device *device_of(void *handle) {
+    uintptr_t index = (uintptr_t)handle - 1;
+    return &fake.devices[index < FAKE_NVML_DEVICES ? index : FAKE_NVML_DEVICES - 1];
+}
+
+static int init(void) {
+    if (fake.init_status == 0) fake.n_inits++;
+    return fake.init_status;
+}
+
+static int count(unsigned int *ret) {
+    if (!is_open()) return UNINITIALIZED;
+    *ret = fake.n_devices;
+    return fake.count_status;
+}
+
+static int handle(unsigned int index, void **ret) {
+    if (!is_open()) return UNINITIALIZED;
+    if (index >= fake.n_devices) return INVALID_ARGUMENT;
+    *ret = (void *)(uintptr_t)(index + 1); /* NOLINT(performance-no-int-to-ptr): opaque */
+    return device_of(*ret)->handle_status;
+}
+
+static int text(int status, const char *value, char *ret, unsigned int capacity) {
+    if (status != 0) return status;
+    if (fake.no_end)
+        memset(ret, 'x', capacity);
+    else
+        (void)snprintf(ret, capacity, "%s", value);
+    return 0;
+}
+
+/* The layout of all versions up to the device number. */
+struct nvml_pci {
+    char bus_id_legacy[16];
+    unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
+    char bus_id[32];
+};
+
+static int pci(void *opaque, struct nvml_pci *ret) {
+    const fake_nvml_device *d = device_of(opaque);
+    if (d->pci_status != 0) return d->pci_status;
+    memset(ret, 0, sizeof *ret);
+    (void)snprintf(ret->bus_id, sizeof ret->bus_id, "%08X:%02X:%02X.0", d->domain, d->bus, d->device);
+    ret->domain = d->domain;
+    ret->bus = d->bus;
+    ret->device = d->device;
+    return 0;
+}
+
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+EXPORT int nvmlDeviceGetMemoryInfo(void *opaque, struct nvml_memory *ret);
+int nvmlDeviceGetMemoryInfo(void *opaque, struct nvml_memory *ret) {
+    const fake_nvml_device *d = device_of(opaque);
+    fake.n_memory_calls++;
+    if (d->memory_status != 0) return d->memory_status;
+    *ret = (struct nvml_memory){d->total, d->free, d->total - d->free};
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetName(void *opaque, char *ret, unsigned int capacity);
+int nvmlDeviceGetName(void *opaque, char *ret, unsigned int capacity) {
+    return text(device_of(opaque)->name_status, device_of(opaque)->name, ret, capacity);
+}
+
+EXPORT int nvmlDeviceGetUUID(void *opaque, char *ret, unsigned int capacity);
+int nvmlDeviceGetUUID(void *opaque, char *ret, unsigned int capacity) {
+    return text(device_of(opaque)->uuid_status, device_of(opaque)->uuid, ret, capacity);
+}
+
+static int list(void *opaque, int which, size_t stride, unsigned int *n, unsigned char *ret) {
+    fake_nvml_device *d = device_of(opaque);
+    fake.n_list_calls++;
+    if (d->list_status[which] != 0) return d->list_status[which];
+    if (fake.grows && d->n_users[which] < FAKE_NVML_USERS) d->n_users[which]++;
+    if (*n < d->n_users[which]) {
+        *n = d->n_users[which];
+        return INSUFFICIENT_SIZE;
+    }
+    *n = d->n_users[which];
+    memset(ret, 0, *n * stride);
+    for (unsigned int i = 0; i < *n; i++) {
+        const fake_nvml_user *user = &d->users[which][i];
+        unsigned int no_instance = UINT32_MAX;
+        memcpy(ret + i * stride, &user->pid, sizeof user->pid);
+        memcpy(ret + i * stride + 8, &user->bytes, sizeof user->bytes);
+        if (stride < 24) continue;
+        memcpy(ret + i * stride + 16, &no_instance, sizeof no_instance);
+        memcpy(ret + i * stride + 20, &no_instance, sizeof no_instance);
+    }
+    return 0;
+}
+
+#ifdef FAKE_OLD
+#define NAME(name) name
+#define LIST(name) name
+#define STRIDE     16u
+#else
+#define NAME(name) name##_v2
+#define LIST(name) name##_v3
+#define STRIDE     (fake.long_entries ? 32u : 24u)
+
+/* The number of a status, so that a test knows that the text is the library's. */
+EXPORT const char *nvmlErrorString(int status);
+const char *nvmlErrorString(int status) {
+    static char words[32];
+    (void)snprintf(words, sizeof words, "fake words \x1b of %d", status);
+    return words;
+}
+
+struct nvml_memory_v2 {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+};
+
+EXPORT int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct nvml_memory_v2 *ret);
+int nvmlDeviceGetMemoryInfo_v2(void *opaque, struct nvml_memory_v2 *ret) {
+    const fake_nvml_device *d = device_of(opaque);
+    fake.n_memory_v2_calls++;
+    if (ret->version != (sizeof *ret | 2u << 24)) return VERSION_MISMATCH;
+    if (d->memory_v2_status != 0) return d->memory_v2_status;
+    *ret = (struct nvml_memory_v2){ret->version, d->total, 1 << 20, d->free, d->total - d->free - (1 << 20)};
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, void *ret);
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *opaque, unsigned int *n, void *ret) {
+    return list(opaque, FAKE_MPS, STRIDE, n, ret);
+}
+
+EXPORT int nvmlDeviceGetPciInfo_v3(void *opaque, struct nvml_pci *ret);
+int nvmlDeviceGetPciInfo_v3(void *opaque, struct nvml_pci *ret) {
+    return pci(opaque, ret);
+}
+#endif
+
+#ifndef FAKE_BROKEN
+EXPORT int nvmlShutdown(void);
+int nvmlShutdown(void) {
+    fake.n_shutdowns++;
+    return 0;
+}
+#endif
+
+#ifdef FAKE_OLD
+EXPORT int nvmlDeviceGetPciInfo(void *opaque, struct nvml_pci *ret);
+int nvmlDeviceGetPciInfo(void *opaque, struct nvml_pci *ret) {
+    return pci(opaque, ret);
+}
+#endif
+
+EXPORT int NAME(nvmlInit)(void);
+int NAME(nvmlInit)(void) {
+    return init();
+}
+
+EXPORT int NAME(nvmlDeviceGetCount)(unsigned int *ret);
+int NAME(nvmlDeviceGetCount)(unsigned int *ret) {
+    return count(ret);
+}
+
+EXPORT int NAME(nvmlDeviceGetHandleByIndex)(unsigned int index, void **ret);
+int NAME(nvmlDeviceGetHandleByIndex)(unsigned int index, void **ret) {
+    return handle(index, ret);
+}
+
+EXPORT int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, void *ret);
+int LIST(nvmlDeviceGetComputeRunningProcesses)(void *opaque, unsigned int *n, void *ret) {
+    return list(opaque, FAKE_COMPUTE, STRIDE, n, ret);
+}
+
+EXPORT int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, void *ret);
+int LIST(nvmlDeviceGetGraphicsRunningProcesses)(void *opaque, unsigned int *n, void *ret) {
+    return list(opaque, FAKE_GRAPHICS, STRIDE, n, ret);
+}
