@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,7 +43,11 @@
 #define STAY_MS        1000
 #define LISTEN_MS      5000 /* until it must listen: it takes some ms */
 #define NS_PER_MS      UINT64_C(1000000)
-#define SOON_NS        UINT64_C(1000000000) /* a server that gives up sooner than this is not started again */
+/* A client that says nothing is asked after a minute whether it is there; gone when it misses three of these. */
+#define KEEP_IDLE_S 60
+#define KEEP_EACH_S 10
+#define KEEP_N      3
+#define SOON_NS     UINT64_C(1000000000) /* a server that gives up sooner than this is not started again */
 
 typedef void (*start_server_fn)(const char *, const char *, size_t, size_t, ggml_backend_dev_t *);
 
@@ -97,7 +102,17 @@ static bool any_listens(uint16_t port) {
     return false;
 }
 
-/* The other end of the one connection to our port. */
+/* A machine that vanishes without a word would else be served for ever, and nobody after it. */
+static void notice_silence(int fd) {
+    const int on = 1, idle_s = KEEP_IDLE_S, each_s = KEEP_EACH_S, n = KEEP_N;
+    bool good = setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0 &&
+                setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) == 0 &&
+                setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &each_s, sizeof each_s) == 0 &&
+                setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof n) == 0;
+    if (!good) bt_log(BT_LOG_DEBUG, "a client that vanishes will not be noticed");
+}
+
+/* The other end of the one connection to our port, which is looked after from now on. */
 static void find_peer(uint16_t port, char peer[PEER_BYTES]) {
     peer[0] = '\0';
     for (int fd = 0; fd < FD_MAX; fd++) {
@@ -109,6 +124,7 @@ static void find_peer(uint16_t port, char peer[PEER_BYTES]) {
                      getpeername(fd, (struct sockaddr *)&other, &n_other) == 0 && n_other == sizeof other;
         if (!is_it || !inet_ntop(AF_INET, &other.sin_addr, text, sizeof text)) continue;
         (void)snprintf(peer, PEER_BYTES, "%s:%u", text, ntohs(other.sin_port));
+        notice_silence(fd);
         return;
     }
 }
