@@ -469,6 +469,9 @@ typedef struct bt_wishes {
 /* name in reports, what it holds (docs/interfaces.md) */
 /* Slots for experts at the least: one is read into while the other is computed with. */
 #define BT_EXPERT_SLOTS_MIN 2u
+/* Of the experts that a token uses, in hundredths, those that the token before it used too: what routers of 128 experts
+ * were simulated with (research notes, seed 3, W9). They are there in any case. */
+#define BT_EXPERT_REUSE_PERCENT 35u
 
 #define BT_LINE_MAP(X)                                                                                                 \
     X(BASE, "base")                                                                                                    \
@@ -642,6 +645,9 @@ typedef struct bt_plan {
      * which the blocks share. 0: none is read on its own. Where all are there, none is read again. */
     uint32_t n_expert_slots, n_expert_extra;
     bool experts_shared;
+    /* The forecast where tokens use again what the ones before them used; forecast is that of even routing. Unknown
+     * where no expert is kept, or all are. */
+    bt_known reuse_micro_tokens_per_s;
     bt_place *place; /* [n_units] */
     uint32_t n_units;
     uint32_t n_pinned, n_streamed;

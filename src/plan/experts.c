@@ -103,3 +103,13 @@ void bt_experts_spend(const bt_problem *problem, uint32_t page_table_divisor, bt
         bt_sat_add_u64(plan->read_bytes_per_pass, bt_experts_read_bytes(problem, n_kept, plan->n_expert_extra));
     if (n_kept < problem->n_expert && plan->verdict == BT_FITS) plan->verdict = BT_STREAMS;
 }
+
+bt_known bt_experts_reuse_forecast(const bt_problem *problem, const bt_plan *plan, uint64_t weight_bytes_per_pass) {
+    bool keeps_some = problem->n_expert_blocks > 0 && !plan->experts_shared && plan->n_expert_slots < problem->n_expert;
+    if (!keeps_some) return (bt_known){0};
+    uint64_t read = bt_experts_read_bytes(problem, plan->n_expert_slots, plan->n_expert_extra);
+    uint64_t saved = bt_mul_div_u64(read, BT_EXPERT_REUSE_PERCENT, 100);
+    return bt_forecast_make(problem, bt_sat_sub_u64(plan->read_bytes_per_pass, saved), weight_bytes_per_pass,
+                            plan->n_slots)
+        .micro_tokens_per_s;
+}

@@ -203,6 +203,7 @@ bt_status bt_plan_make(const bt_problem *problem, bt_arena *arena, bt_plan *ret_
     if (plan.verdict == BT_FITS || plan.verdict == BT_STREAMS)
         bt_derive(problem, best.costs->page_table_divisor, &plan);
     plan.forecast = bt_forecast_make(problem, plan.read_bytes_per_pass, search.weight_bytes_per_pass, best.n_slots);
+    plan.reuse_micro_tokens_per_s = bt_experts_reuse_forecast(problem, &plan, search.weight_bytes_per_pass);
     ctx_reason_make(&ask, best.costs, &plan);
     *ret_plan = plan;
     return BT_OK;

@@ -166,5 +166,7 @@ void bt_experts_spend(const bt_problem *problem, uint32_t page_table_divisor, bt
 uint64_t bt_experts_most_bytes(const bt_problem *problem, uint32_t page_table_divisor);
 /* What a token reads of experts where each block has so many slots, and the first n_extra one more. */
 uint64_t bt_experts_read_bytes(const bt_problem *problem, uint32_t n_slots, uint32_t n_extra);
+/* Tokens per second where tokens use again what the ones before them used; after bt_experts_spend. */
+bt_known bt_experts_reuse_forecast(const bt_problem *problem, const bt_plan *plan, uint64_t weight_bytes_per_pass);
 void bt_ladder_make(bt_search *search, const bt_ask *ask, bt_rung ret_ladder[BT_RUNG_COUNT]);
 void bt_refusal_make(const bt_search *search, const bt_ask *ask, const bt_minimum *minimum, bt_refusal *ret);

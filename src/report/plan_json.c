@@ -189,6 +189,10 @@ static void put_units(bt_json_out *out, json_t *root, const bt_plan *plan, const
     }
 }
 
+static double share_of(uint32_t n, uint32_t all) {
+    return n < all ? (double)n / (double)all : 1.0;
+}
+
 static void put_experts(bt_json_out *out, json_t *root, const bt_plan *plan, const bt_facts *facts) {
     if (plan->n_expert_slots == 0) {
         bt_json_put_null(out, root, "experts");
@@ -206,6 +210,15 @@ static void put_experts(bt_json_out *out, json_t *root, const bt_plan *plan, con
     bt_json_put_u64(out, experts, "extra", plan->n_expert_extra);
     bt_json_put_bool(out, experts, "shared", plan->experts_shared);
     bt_json_put_u64(out, experts, "bytes_per_token", token_bytes);
+    bool keeps = !plan->experts_shared && facts->n_expert > 0;
+    double even = keeps ? share_of(plan->n_expert_slots, facts->n_expert) : 0.0;
+    bt_json_put_real(out, experts, "hit_rate", even);
+    bt_json_put_real(out, experts, "hit_rate_reuse",
+                     keeps ? even + (1.0 - even) * BT_EXPERT_REUSE_PERCENT / 100.0 : 0.0);
+    if (plan->reuse_micro_tokens_per_s.known)
+        bt_json_put_real(out, experts, "tokens_per_s_reuse", (double)plan->reuse_micro_tokens_per_s.value / MICRO);
+    else
+        bt_json_put_null(out, experts, "tokens_per_s_reuse");
 }
 
 static void put_pools(bt_json_out *out, json_t *root, const bt_plan *plan) {

@@ -178,6 +178,8 @@ static void read_experts(bt_json_in *in, const json_t *root, bt_plan *plan) {
     (void)bt_json_u32(in, o, "slots", EXPERT_MAX, &plan->n_expert_slots);
     (void)bt_json_u32(in, o, "extra", BT_BLOCK_MAX, &plan->n_expert_extra);
     (void)bt_json_bool(in, o, "shared", &plan->experts_shared);
+    if (json_object_get(o, "tokens_per_s_reuse")) /* not in plans of before it was forecast */
+        (void)bt_json_micro(in, o, "tokens_per_s_reuse", &plan->reuse_micro_tokens_per_s);
 }
 
 static void read_layout(bt_json_in *in, const json_t *layouts, const char *key, uint32_t *n_weights, uint64_t *bytes) {

@@ -185,7 +185,10 @@ static void add_forecast(bt_text *out, const bt_plan *plan) {
 static void add_streams(bt_text *out, const bt_plan *plan) {
     const bt_known rate = plan->forecast.micro_tokens_per_s;
     bt_text_add(out, "streams: runs from disk");
+    const bt_known reuse = plan->reuse_micro_tokens_per_s;
     if (rate.known) bt_text_addf(out, ", about %s tokens/s", BT_RATE(rate.value));
+    if (rate.known && reuse.known && reuse.value > rate.value)
+        bt_text_addf(out, " (to %s where tokens share experts)", BT_RATE(reuse.value));
     bt_text_addf(out, ", because a token reads %s", BT_SIZE(plan->read_bytes_per_pass));
     if (plan->disk_bytes_per_s.known) {
         bt_text_addf(out, " at %" PRIu64 " MB/s", plan->disk_bytes_per_s.value / MEGA);
