@@ -374,18 +374,18 @@ static void start_guess(bt_experts *e, shelf *b, uint32_t expert) {
     g->jobs[g->n++] = job;
 }
 
-void bt_experts_guess(bt_experts *e, uint32_t index, const uint32_t *experts, uint32_t n) {
+void bt_experts_guess(bt_experts *e, uint32_t index, const uint32_t *guessed, uint32_t n) {
     shelf *b = &e->blocks[index];
     uint32_t n_most = (uint32_t)bt_min_u64(n, BT_EXPERT_GUESS_MAX);
     if (e->shared || index == e->current || b->n_slots < e->facts->n_expert_used + n_most) return;
     settle_guesses(e);
-    if (e->trace) e->trace(index, experts, n_most, true, e->trace_user);
+    if (e->trace) e->trace(index, guessed, n_most, true, e->trace_user);
     e->guesses.block = index;
     memset(e->is_wanted, 0, e->facts->n_expert * sizeof *e->is_wanted);
     for (uint32_t i = 0; i < n_most; i++)
-        e->is_wanted[experts[i]] = true;
+        e->is_wanted[guessed[i]] = true;
     for (uint32_t i = 0; i < n_most; i++)
-        if (!is_there(b, experts[i])) start_guess(e, b, experts[i]);
+        if (!is_there(b, guessed[i])) start_guess(e, b, guessed[i]);
 }
 
 /* ---- a request that fits ---------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ uint32_t bt_experts_slot(const bt_experts *experts, uint32_t block, uint32_t exp
  * and none where a block has not the slots for it beside what a token uses. Between the last wait of a request and the
  * next request. Nothing can fail: what is not read by then is read when it is asked for. */
 #define BT_EXPERT_GUESS_MAX 8u
-void bt_experts_guess(bt_experts *experts, uint32_t block, const uint32_t *guesses, uint32_t n);
+void bt_experts_guess(bt_experts *experts, uint32_t block, const uint32_t *guessed, uint32_t n);
 
 /* Ask for more experts than there are slots. They come one after another, in the order ret_order: [n] (what is there
  * first, so that it is used before it is overwritten). */
