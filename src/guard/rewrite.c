@@ -65,7 +65,8 @@ static bt_status replace(bt_rewrite *rewrite, uint32_t at, bool attached, const 
 
 /* Does it have one value, and does that stand there if the option does? */
 static bool has_one_value(bt_flag_id flag, const bt_occurrence *o) {
-    bool one = bt_flag_arity(flag) == 1 || bt_flag_get(flag)->kind == BT_TAKES_FLASH;
+    bt_flag_kind kind = bt_flag_get(flag)->kind;
+    bool one = kind == BT_TAKES_FLASH || (bt_flag_arity(flag) == 1 && kind != BT_TAKES_SCALED);
     return one && (!o || (o->value && !o->value_2));
 }
 
