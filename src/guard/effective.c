@@ -108,6 +108,8 @@ static const row rows[] = {
     INT_ROW(EMBEDDING, embedding, 0, 0),
     INT_ROW(RERANK, rerank, 0, 0),
     WORD_ROW(POOLING, pooling, -1, "none|mean|cls|last|rank"),
+    WORD_ROW(ATTENTION, attention, -1, "causal|non-causal"),
+    INT_ROW(PPL_STRIDE, ppl_stride, 0, ANY),
     INT_ROW(SLEEP_IDLE_SECONDS, sleep_idle_s, -1, -1),
     INT_ROW(THREADS, threads, -1, ANY),
     INT_ROW(THREADS_BATCH, threads_batch, -1, ANY),
@@ -148,7 +150,8 @@ void bt_effective_defaults(bt_effective *ret, bt_program program) {
     ret->program = program;
     for (size_t i = 0; i < N_ROWS; i++)
         store(ret, &rows[i], (bt_setting){.value = rows[i].start});
-    if (program == BT_PROGRAM_SERVER) ret->slots.value = -1; /* automatic */
+    if (program == BT_PROGRAM_SERVER) ret->slots.value = -1;    /* automatic */
+    if (program == BT_PROGRAM_PERPLEXITY) ret->ctx.value = 512; /* tools/perplexity/perplexity.cpp */
 }
 
 /* ---- a scalar --------------------------------------------------------------------------------------------------- */
@@ -304,6 +307,11 @@ static void assign_more(settling *s, const assignment *a) {
     case BT_FLAG_MMPROJ_DEVICE:
         assign_mmproj_device(s, a);
         break;
+    case BT_FLAG_HELLASWAG:
+    case BT_FLAG_WINOGRANDE:
+    case BT_FLAG_MULTIPLE_CHOICE:
+        out->scores_choices = true;
+        break;
     case BT_FLAG_RERANK:
         assign_rank(s, a);
         break;
@@ -311,10 +319,6 @@ static void assign_more(settling *s, const assignment *a) {
     case BT_FLAG_OLD_MLOCK:
     case BT_FLAG_OLD_DIRECT_IO:
         assign_old_loading(s, a);
-        break;
-    case BT_FLAG_OLD_DRAFT_MAX:
-    case BT_FLAG_OLD_DRAFT_MIN:
-        bt_effective_note(s, "--draft and --draft-min were removed from llama.cpp; builds of today refuse them");
         break;
     default:
         break;
@@ -385,6 +389,10 @@ static void derived(bt_setting *setting, int32_t value) {
     setting->by = (bt_set_by){.origin = BT_FROM_PROGRAM};
 }
 
+static int32_t clamp_int(int64_t number) {
+    return number > INT32_MAX ? INT32_MAX : (int32_t)number;
+}
+
 /* llama_server() of tools/server/server.cpp */
 static void derive_server(bt_effective *out) {
     out->router =
@@ -397,11 +405,46 @@ static void derive_server(bt_effective *out) {
     }
     int64_t pool = (int64_t)out->slots.value * out->kv_per_slot.value;
     if (out->kv_per_slot.value > 0 && out->ctx.value == 0 && out->fit_ctx.value != INT32_MAX)
-        derived(&out->ctx, pool > INT32_MAX ? INT32_MAX : (int32_t)pool);
+        derived(&out->ctx, clamp_int(pool));
+}
+
+/* llama_perplexity() of tools/perplexity/perplexity.cpp: -c is the context of one chunk, and a batch holds several. */
+static void derive_perplexity(bt_effective *out) {
+    int32_t chunk = out->ctx.value;
+    if (chunk <= 0) return; /* it refuses that */
+    int32_t n = out->scores_choices ? out->slots.value : out->batch.value / chunk;
+    int32_t least = out->scores_choices ? 4 : 1;
+    if (n < least) n = least;
+    if (out->slots.value != n) derived(&out->slots, n);
+    if (out->scores_choices) derived(&out->kv_unified, 1);
+    int64_t pool = (int64_t)n * chunk;
+    if (out->batch.value > pool) derived(&out->batch, (int32_t)pool);
+    if (out->ppl_stride.value > 0) pool += out->ppl_stride.value / 2;
+    if (pool != chunk) derived(&out->ctx, clamp_int(pool));
+}
+
+/* main() of examples/embedding/embedding.cpp */
+static void derive_embedding(bt_effective *out) {
+    derived(&out->embedding, 1);
+    if (out->slots.value == 1) {
+        derived(&out->slots, 256); /* LLAMA_MAX_SEQ of src/llama-cparams.h */
+        derived(&out->kv_unified, 1);
+    }
+    if (out->batch.value < out->ctx.value) derived(&out->batch, out->ctx.value);
+    if (out->attention.value != 0 && out->ubatch.value != out->batch.value) derived(&out->ubatch, out->batch.value);
+}
+
+/* The constructor of llama_context in src/llama-context.cpp. It also holds the batch down to the context, once that is
+ * padded and where attention is causal: whoever prices the context knows both. */
+static void derive_batches(bt_effective *out) {
+    if (out->ubatch.value == 0 || out->ubatch.value > out->batch.value) derived(&out->ubatch, out->batch.value);
 }
 
 void bt_effective_derive(bt_effective *ret) {
     if (ret->program == BT_PROGRAM_SERVER) derive_server(ret);
+    if (ret->program == BT_PROGRAM_PERPLEXITY) derive_perplexity(ret);
+    if (ret->program == BT_PROGRAM_EMBEDDING) derive_embedding(ret);
+    if (!ret->router) derive_batches(ret);
 }
 
 const char *bt_origin_name(bt_origin origin) {

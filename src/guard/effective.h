@@ -122,14 +122,14 @@ typedef struct bt_effective {
     uint32_t n_fit_targets;                /* 0: 1024 MiB of each */
 
     /* Context. */
-    bt_setting ctx;              /* tokens over all slots; 0: what the model was trained with */
-    bt_setting slots;            /* sequences at once; of a router -1 */
-    bt_setting kv_unified;       /* 0 or 1: the slots share the cache */
-    bt_setting kv_per_slot;      /* tokens; 0: not limited */
-    bt_setting cache_k, cache_v; /* ggml types (model/types.h) */
-    bt_setting kv_offload;       /* 0: the cache is in host memory */
-    bt_setting swa_full, flash;  /* 0 or 1; bt_flash */
-    bt_setting batch, ubatch;
+    bt_setting ctx;                             /* tokens over all slots; 0: what the model was trained with */
+    bt_setting slots;                           /* sequences at once; of a router -1 */
+    bt_setting kv_unified;                      /* 0 or 1: the slots share the cache */
+    bt_setting kv_per_slot;                     /* tokens; 0: not limited */
+    bt_setting cache_k, cache_v;                /* ggml types (model/types.h) */
+    bt_setting kv_offload;                      /* 0: the cache is in host memory */
+    bt_setting swa_full, flash;                 /* 0 or 1; bt_flash */
+    bt_setting batch, ubatch;                   /* tokens; a causal model's context holds both down to itself */
     bt_setting rope_scaling;                    /* none, linear, yarn; -1: the model's */
     bt_setting rope_freq_scale, rope_freq_base; /* reals; 0: the model's. 1 / scale is --rope-scale */
     bt_setting yarn_orig_ctx;                   /* tokens; 0: the model's */
@@ -160,6 +160,11 @@ typedef struct bt_effective {
     bt_setting sleep_idle_s;               /* -1: never */
     bt_setting threads, threads_batch;
 
+    bt_setting attention;  /* of llama-embedding: 0 causal, 1 not; -1: not set */
+    bt_setting ppl_stride; /* of llama-perplexity; tokens */
+    bool scores_choices;   /* llama-perplexity reads several answers at once: --hellaswag and its like */
+
+    bool earlier_build;             /* an option was given that only earlier builds take */
     uint32_t n_bad;                 /* settings that llama.cpp refuses: it will not start */
     const char *notes[BT_NOTE_MAX]; /* what could not be read, or is read otherwise than it looks; a sentence each */
     uint32_t n_notes;

@@ -173,11 +173,20 @@ static void note_argv(settling *s, const bt_argv *argv) {
         bt_effective_note(s, "words that belong to no option: %u; llama.cpp refuses them", (unsigned)argv->n_stray);
 }
 
+/* Is this how only earlier builds take it? Today's refuse it then. */
+static bool is_earlier(const bt_occurrence *o) {
+    const bt_flag *row = bt_flag_get(o->flag);
+    bool bare = row->kind == BT_TAKES_FLASH && !o->value;
+    bool two = row->kind == BT_TAKES_SCALED && o->value_2;
+    return row->programs == 0 || bare || two || o->flag == BT_FLAG_OLD_DRAFT_MAX || o->flag == BT_FLAG_OLD_DRAFT_MIN;
+}
+
 static bt_status apply_argv(settling *s, const bt_argv *argv) {
     note_argv(s, argv);
     for (uint32_t i = 0; i < argv->n_occurrences; i++) {
         const bt_occurrence *o = &argv->occurrences[i];
         if (o->flag >= BT_FLAG_COUNT) continue;
+        if (is_earlier(o)) s->out->earlier_build = true;
         assignment a = {.flag = o->flag,
                         .value = o->value,
                         .value_2 = o->value_2,
@@ -195,6 +204,7 @@ bt_status bt_effective_resolve(bt_arena *arena, const bt_effective_input *input,
     BT_TRY(apply_environment(&s, input));
     if (input->command->env_unknown) bt_effective_note(&s, "variables may be set that cannot be seen from here");
     BT_TRY(apply_argv(&s, input->argv));
+    if (ret->earlier_build) bt_effective_note(&s, "the options are those of an earlier build of llama.cpp");
     bt_effective_derive(ret);
     return BT_OK;
 }
