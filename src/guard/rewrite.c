@@ -98,6 +98,9 @@ bt_status bt_rewrite_set_int(bt_rewrite *rewrite, bt_flag_id flag, int64_t value
 bt_status bt_rewrite_append(bt_rewrite *rewrite, bt_flag_id flag, const char *spelling, const char *value,
                             bt_error *err) {
     BT_TRY(room(rewrite, err));
+    if (!bt_flag_is_of(flag, rewrite->before->program))
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0, "%s has no option %s",
+                       bt_program_name(rewrite->before->program), bt_flag_get(flag)->name);
     if (rewrite->before->open)
         return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
                        "nothing can be put after %.100s, which may take it for its value",

@@ -28,8 +28,8 @@ typedef struct bt_rewrite {
 BT_MUST_CHECK bt_status bt_rewrite_open(bt_rewrite *rewrite, bt_arena *arena, const bt_argv *before, bt_error *err);
 /* Give an option with one value another: in the element that counts if there is one (of "--name=value" what follows
  * '='), else, as when its value came from the environment, a file or the default, with two elements at the end. E_ARG
- * (code "option"): an option without a value or with two; nothing can be appended (bt_argv.open); more than BT_EDIT_MAX
- * edits. The same option twice: the second edit changes the first's. */
+ * (code "option"): an option without a value or with two; nothing can be appended (bt_argv.open, or the program has no
+ * such option); more than BT_EDIT_MAX edits. The same option twice: the second edit changes the first's. */
 BT_MUST_CHECK bt_status bt_rewrite_set(bt_rewrite *rewrite, bt_flag_id flag, const char *value, bt_error *err);
 BT_MUST_CHECK bt_status bt_rewrite_set_int(bt_rewrite *rewrite, bt_flag_id flag, int64_t value, bt_error *err);
 /* Put an option at the end whatever stands before: one that adds up, or a switch (value NULL). spelling NULL: the

@@ -99,8 +99,23 @@ static inline const char *argv_no_variable(void *context, const char *name) {
     return NULL;
 }
 
+/* A configuration file for whoever reads one. */
+typedef struct argv_file {
+    const char *text;
+    size_t n;
+} argv_file;
+
+static inline bt_config_state argv_read(void *context, const char *path, const char **ret_text, size_t *ret_n) {
+    const argv_file *file = context;
+    (void)path;
+    if (!file->text) return BT_CONFIG_ABSENT;
+    *ret_text = file->text;
+    *ret_n = file->n;
+    return BT_CONFIG_READ;
+}
+
 /* All of it on one argv: nothing crashes, and what is said above holds. */
-static inline void argv_check_all(bt_arena *arena, char *const *argv) {
+static inline void argv_check_all(bt_arena *arena, char *const *argv, argv_file file) {
     static bt_command command;
     static bt_effective effective;
     bt_command_find(argv, &command);
@@ -117,9 +132,27 @@ static inline void argv_check_all(bt_arena *arena, char *const *argv) {
                  {BT_FLAG_TENSOR_SPLIT, "0.5,0.5"}, {BT_FLAG_FLASH_ATTN, "on"},  {BT_FLAG_LORA_SCALED, "x"}};
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
         argv_check_rewrite(arena, view, edits[i].flag, edits[i].value);
-    bt_effective_input input = {.command = &command, .argv = view, .env = argv_no_variable};
+    bt_effective_input input = {&command, view, argv_no_variable, NULL, argv_read, &file};
     command.program = program;
     if (bt_effective_resolve(arena, &input, &effective, NULL) != BT_OK) return;
     ARGV_CHECK(effective.n_notes <= BT_NOTE_MAX && effective.rules.n <= BT_RULE_MAX);
     ARGV_CHECK(effective.router || effective.program != BT_PROGRAM_SERVER || effective.slots.value != -1);
+}
+
+/* n bytes as a command line, one element a line, and as the configuration file beside it; text[n] is '\0'. */
+static inline void argv_check_text(const char *text, size_t n) {
+    static char *argv[LINE_WORDS_MAX + 1];
+    bt_arena *arena = bt_arena_open(UINT64_C(64) << 20, 65536);
+    if (!arena) return;
+    char *copy = bt_arena_strndup(arena, text, n);
+    uint32_t count = 0;
+    for (char *line_at = copy; line_at && count < LINE_WORDS_MAX;) {
+        char *end = strchr(line_at, '\n');
+        if (end) *end = '\0';
+        argv[count++] = line_at;
+        line_at = end ? end + 1 : NULL;
+    }
+    argv[count] = NULL;
+    argv_check_all(arena, argv, (argv_file){text, n});
+    bt_arena_close(arena);
 }

@@ -272,7 +272,7 @@ static void through_wrappers(void **state) {
     HOLD(e.ctx, 0, DEFAULT);
     HOLD(e.batch, 21, ENV);
     HOLD(e.gpu_layers, 9, ENV);
-    HOLD(e.ubatch, 512, DEFAULT);
+    HOLD(e.ubatch, 21, PROGRAM); /* no file, and no larger than the batch */
     assert_true(noted("inside the container"));
     assert_true(noted("variables may be set"));
 }

@@ -172,6 +172,10 @@ static void refused(void **state) {
         {"-m x.gguf -nkvo", BT_FLAG_KV_OFFLOAD},
         {"--control-vector-layer-range 1 2", BT_FLAG_CONTROL_VECTOR_RANGE},
         {"--lora-scaled a 0.5", BT_FLAG_LORA_SCALED},
+        {"-m x.gguf", BT_FLAG_SD_MAX_VRAM},
+        {"-m x.gguf", BT_FLAG_OLD_DRAFT_CTX_SIZE},
+        {"llama-perplexity -m x.gguf", BT_FLAG_CACHE_RAM},
+        {"llama-bench -ngl 1", BT_FLAG_GPU_LAYERS},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_line(state, rows[i].text);
