@@ -105,7 +105,7 @@ static void recognise(const reader *r, const char *text, bt_occurrence *o) {
 }
 
 static void read_one(reader *r, bt_occurrence *o) {
-    const char *text = peek(r, 0);
+    const char *text = r->view->argv[r->at];
     *o = (bt_occurrence){.flag = BT_FLAG_STRAY, .at = r->at++, .n = 1};
     if (text[0] != '-') {
         r->view->n_stray++;
@@ -132,7 +132,7 @@ static bt_status count(char *const *argv, uint32_t *ret, bt_error *err) {
 
 bt_status bt_argv_parse(bt_arena *arena, char *const *argv, uint32_t first, bt_program program, const bt_argv **ret,
                         bt_error *err) {
-    uint32_t n;
+    uint32_t n = 0;
     BT_TRY(count(argv, &n, err));
     bt_argv *view = bt_arena_alloc(arena, sizeof *view);
     bt_occurrence *occurrences = bt_arena_array(arena, (uint64_t)n + 1, sizeof *occurrences);
