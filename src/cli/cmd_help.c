@@ -5,7 +5,7 @@
 
 #define HELP_MAX_BYTES (1u << 20) /* far over the table */
 
-void bt_command_help(const bt_command *command, bt_text *text) {
+void bt_verb_help(const bt_verb *command, bt_text *text) {
     bt_text_addf(text, "usage: burthen %s%s%s [options]\n\n%s\n\n", command->name, command->args[0] ? " " : "",
                  command->args, command->summary);
     bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)command->bit, text);
@@ -16,8 +16,8 @@ void bt_command_help(const bt_command *command, bt_text *text) {
 static void add_overview(bt_text *text) {
     bt_text_add(text, "burthen " BT_VERSION ": local language models within a memory budget\n\n"
                       "usage: burthen COMMAND [options]\n\n");
-    for (size_t i = 0; i < bt_command_count; i++) {
-        const bt_command *command = &bt_commands[i];
+    for (size_t i = 0; i < bt_verb_count; i++) {
+        const bt_verb *command = &bt_verbs[i];
         char name[64];
         (void)snprintf(name, sizeof name, "%s%s%s", command->name, command->args[0] ? " " : "", command->args);
         bt_text_addf(text, "  %-20s %s\n", name, command->summary);
@@ -28,16 +28,16 @@ static void add_overview(bt_text *text) {
 
 int bt_cmd_help(const bt_cli_options *options, bt_option_result *args) {
     (void)options;
-    const bt_command *command = args->n_args > 0 ? bt_command_find(args->args[0]) : NULL;
+    const bt_verb *command = args->n_args > 0 ? bt_verb_find(args->args[0]) : NULL;
     if (args->n_args > 0 && !command) {
         bt_error err = {0};
-        (void)bt_command_unknown(args->args[0], &err);
+        (void)bt_verb_unknown(args->args[0], &err);
         return bt_cli_fail(&err);
     }
     bt_text text;
     bt_text_init(&text, HELP_MAX_BYTES);
     if (command) {
-        bt_command_help(command, &text);
+        bt_verb_help(command, &text);
     } else {
         add_overview(&text);
     }

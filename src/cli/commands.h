@@ -28,20 +28,20 @@ BT_MUST_CHECK bt_status bt_cli_engine_init(bt_error *err);
 void bt_cli_catch_aborts(void);
 
 /* The table of commands (main.c). */
-typedef struct bt_command {
+typedef struct bt_verb {
     const char *name;
     bt_cmd *call;
     bt_cli_command bit;
     const char *args; /* "MODEL"; "" for none */
     uint32_t n_args_min, n_args_max;
     const char *summary;
-} bt_command;
-extern const bt_command bt_commands[];
-extern const size_t bt_command_count;
-const bt_command *bt_command_find(const char *name); /* NULL if unknown */
+} bt_verb;
+extern const bt_verb bt_verbs[];
+extern const size_t bt_verb_count;
+const bt_verb *bt_verb_find(const char *name); /* NULL if unknown */
 /* BT_E_ARG, code "command", naming the nearest. */
-bt_status bt_command_unknown(const char *name, bt_error *err);
-void bt_command_help(const bt_command *command, bt_text *text);
+bt_status bt_verb_unknown(const char *name, bt_error *err);
+void bt_verb_help(const bt_verb *command, bt_text *text);
 
 /* "burthen: sentence" on stderr; returns the exit code of the error's status. */
 int bt_cli_fail(const bt_error *err);

@@ -17,7 +17,7 @@
 #include <signal.h>
 #include <string.h>
 
-const bt_command bt_commands[] = {
+const bt_verb bt_verbs[] = {
     {"plan", bt_cmd_plan, BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
     {"run", bt_cmd_run, BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
     {"bench", bt_cmd_bench, BT_CLI_BENCH, "MODEL", 1, 1, "tokens a second, what is read and what bounds it"},
@@ -29,11 +29,11 @@ const bt_command bt_commands[] = {
     {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
     {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
 };
-const size_t bt_command_count = sizeof bt_commands / sizeof *bt_commands;
+const size_t bt_verb_count = sizeof bt_verbs / sizeof *bt_verbs;
 
-const bt_command *bt_command_find(const char *name) {
-    for (size_t i = 0; i < bt_command_count; i++) {
-        if (strcmp(bt_commands[i].name, name) == 0) return &bt_commands[i];
+const bt_verb *bt_verb_find(const char *name) {
+    for (size_t i = 0; i < bt_verb_count; i++) {
+        if (strcmp(bt_verbs[i].name, name) == 0) return &bt_verbs[i];
     }
     return NULL;
 }
@@ -41,18 +41,18 @@ const bt_command *bt_command_find(const char *name) {
 /* Of docs/interfaces.md, and not in this version: no typing errors. */
 static const char *const later_commands[] = {"exec", "serve", "cache", "completion"};
 
-bt_status bt_command_unknown(const char *name, bt_error *err) {
+bt_status bt_verb_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {
         if (strcmp(name, later_commands[i]) == 0) {
             return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
                            "burthen %s is not in this version; burthen help lists what is", name);
         }
     }
-    const char *names[sizeof bt_commands / sizeof *bt_commands];
-    for (size_t i = 0; i < bt_command_count; i++) {
-        names[i] = bt_commands[i].name;
+    const char *names[sizeof bt_verbs / sizeof *bt_verbs];
+    for (size_t i = 0; i < bt_verb_count; i++) {
+        names[i] = bt_verbs[i].name;
     }
-    const char *nearest = bt_nearest(name, names, bt_command_count);
+    const char *nearest = bt_nearest(name, names, bt_verb_count);
     if (nearest) {
         return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
                        nearest);
@@ -91,7 +91,7 @@ static bt_status open_log(const bt_cli_options *options, FILE **ret_file, bt_err
 
 /* ---- a command -------------------------------------------------------------------------------------------------- */
 
-static bt_status check_arguments(const bt_command *command, const bt_option_result *args, bt_error *err) {
+static bt_status check_arguments(const bt_verb *command, const bt_option_result *args, bt_error *err) {
     if (args->n_args < command->n_args_min) {
         return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_ITEMS, command->n_args_min, args->n_args,
                        "%s needs %s; burthen help %s says more", command->name, command->args, command->name);
@@ -104,16 +104,16 @@ static bt_status check_arguments(const bt_command *command, const bt_option_resu
     return BT_OK;
 }
 
-static int print_help(const bt_command *command) {
+static int print_help(const bt_verb *command) {
     bt_text text;
     bt_text_init(&text, 1u << 20); /* far over the table */
-    bt_command_help(command, &text);
+    bt_verb_help(command, &text);
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;
 }
 
-static int call(const bt_command *command, bt_cli_options *options, bt_option_result *args) {
+static int call(const bt_verb *command, bt_cli_options *options, bt_option_result *args) {
     options->command = command->name;
     bt_error err = {0};
     FILE *log_file = NULL;
@@ -130,7 +130,7 @@ static int call(const bt_command *command, bt_cli_options *options, bt_option_re
 }
 
 /* argv after the command's name */
-static int run_command(const bt_command *command, int argc, char *const *argv) {
+static int run_command(const bt_verb *command, int argc, char *const *argv) {
     bt_error err = {0};
     bt_cli_options options;
     bt_option_result args = {.max_args = (uint32_t)argc};
@@ -179,10 +179,10 @@ int main(int argc, char **argv) {
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     if (strcmp(name, "--version") == 0) name = "version";
-    const bt_command *command = bt_command_find(name);
+    const bt_verb *command = bt_verb_find(name);
     if (!command) {
         bt_error err = {0};
-        (void)bt_command_unknown(name, &err);
+        (void)bt_verb_unknown(name, &err);
         return bt_cli_fail(&err);
     }
     return run_command(command, argc - 2, argv + 2);
