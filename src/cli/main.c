@@ -25,6 +25,8 @@ const bt_verb bt_verbs[] = {
     {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
     {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
     {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
+    {"exec", bt_cmd_exec, BT_CLI_EXEC, "-- COMMAND ARGS...", 1, UINT32_MAX,
+     "start a llama.cpp program so that it fits what devices have free"},
     {"worker", bt_cmd_worker, BT_CLI_WORKER, "", 0, 0, "offer this machine's memory and cores to other machines"},
     {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
     {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
@@ -39,7 +41,7 @@ const bt_verb *bt_verb_find(const char *name) {
 }
 
 /* Of docs/interfaces.md, and not in this version: no typing errors. */
-static const char *const later_commands[] = {"exec", "serve", "cache", "completion"};
+static const char *const later_commands[] = {"serve", "cache", "completion"};
 
 bt_status bt_verb_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {

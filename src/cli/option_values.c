@@ -92,3 +92,23 @@ bt_status bt_cli_parse_projector(const char *value, void *target, bt_error *err)
     (void)target;
     return later_but("pictures and sound are", "plan --mmproj prices a projector", err);
 }
+
+bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err) {
+    bt_cli_options *options = target;
+    uint64_t milli = 0;
+    if (strcmp(value, "off") == 0) {
+        options->min_gpu_fraction = -1;
+        return BT_OK;
+    }
+    const char *point = value[0] == '0' || value[0] == '1' ? value + 1 : value;
+    size_t n = point[0] == '.' ? strspn(point + 1, "0123456789") : 0;
+    for (uint64_t i = 0, unit = 100; i < n && i < 3; i++, unit /= 10)
+        milli += (uint64_t)(point[1 + i] - '0') * unit;
+    milli += value[0] == '1' ? 1000 : 0;
+    bool good = value[0] && (point[0] == '\0' || (n > 0 && point[1 + n] == '\0')) && milli > 0 && milli <= 1000;
+    if (!good)
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                       "--min-gpu-fraction wants a share over 0 and up to 1, as 0.5, or off, not \"%.40s\"", value);
+    options->min_gpu_fraction = (double)milli / 1000.0;
+    return BT_OK;
+}

@@ -12,6 +12,7 @@ bt_status bt_cli_parse_rope_scaling(const char *value, void *target, bt_error *e
 bt_status bt_cli_parse_speculate(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_draft(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_projector(const char *value, void *target, bt_error *err);
+bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err);
 
 /* Devices (option_devices.c). */
 bt_status bt_cli_parse_gpu_layers(const char *value, void *target, bt_error *err);

@@ -20,6 +20,7 @@ typedef enum bt_cli_command {
     BT_CLI_VERSION = 1 << 7,
     BT_CLI_REPORT = 1 << 8,
     BT_CLI_WORKER = 1 << 9,
+    BT_CLI_EXEC = 1 << 10,
 } bt_cli_command;
 
 #define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
@@ -71,6 +72,12 @@ typedef struct bt_cli_options {
     uint64_t worker_memory_bytes;
     bool worker_memory_given;
     bool insecure;
+
+    /* the guard */
+    bool dry_run, degrade, no_wait;
+    bool target_vram_given, vision_overhead_given;
+    uint64_t target_vram_bytes, vision_overhead_bytes;
+    double min_gpu_fraction; /* 0: the default; below 0: no floor */
 
     /* what is said */
     bool json, quiet, verbose;

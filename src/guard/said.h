@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * said.h: a decision about a command line, for a person and for scripts (docs/interfaces.md, exec). */
+#pragma once
+
+#include "base/text.h"
+#include "guard/place.h"
+
+/* A line for each element that was changed or added, then the reason. */
+void bt_guard_said_text(const bt_guard_decision *decision, const bt_rewrite *rewrite, bt_text *out);
+/* Of a refusal: what each pool would hold, line by line, and the changes that would fit. */
+void bt_guard_ledger_text(const bt_guard_decision *decision, bt_text *out);
+/* {"decision","reason","code","argv","env","plan"}; free with bt_heap_free. BT_E_NOMEM. */
+BT_MUST_CHECK bt_status bt_guard_said_json(const bt_guard_decision *decision, const bt_rewrite *rewrite,
+                                           char **ret_json, bt_error *err);
