@@ -167,6 +167,9 @@ static void note_argv(settling *s, const bt_argv *argv) {
     if (argv->n_unknown > 0)
         bt_effective_note(s, "options that are not known: %u; each is taken to have one value unless '-' follows",
                           (unsigned)argv->n_unknown);
+    if (argv->n_foreign > 0)
+        bt_effective_note(s, "options that today's %s does not have: %u", bt_program_name(argv->program),
+                          (unsigned)argv->n_foreign);
     if (argv->n_attached > 0)
         bt_effective_note(s, "options written as --name=value: %u; llama.cpp refuses them", (unsigned)argv->n_attached);
     if (argv->n_stray > 0)
@@ -178,7 +181,7 @@ static bool is_earlier(const bt_occurrence *o) {
     const bt_flag *row = bt_flag_get(o->flag);
     bool bare = row->kind == BT_TAKES_FLASH && !o->value;
     bool two = row->kind == BT_TAKES_SCALED && o->value_2;
-    return row->programs == 0 || bare || two || o->flag == BT_FLAG_OLD_DRAFT_MAX || o->flag == BT_FLAG_OLD_DRAFT_MIN;
+    return row->programs == 0 || bare || two;
 }
 
 static bt_status apply_argv(settling *s, const bt_argv *argv) {
