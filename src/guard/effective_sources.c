@@ -70,8 +70,12 @@ static bt_status apply_section(settling *s, const char *text, size_t n_text, con
     assignment *list = bt_arena_array(s->arena, (uint64_t)config.n + 1, sizeof *list);
     if (!list) return bt_fail(s->err, BT_E_NOMEM, "arguments", BT_MEASURE_NONE, 0, 0, "no memory for config.ini");
     uint32_t n = gather(s, &config, path, list);
-    for (uint32_t i = 0; i < n; i++)
-        BT_TRY(bt_effective_assign(s, &list[i]));
+    for (uint32_t i = 0; i < n; i++) {
+        if (bt_flag_arity(list[i].flag) > 1)
+            bt_effective_bad(s, &list[i]); /* a file cannot hold two values */
+        else
+            BT_TRY(bt_effective_assign(s, &list[i]));
+    }
     return BT_OK;
 }
 
