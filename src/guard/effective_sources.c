@@ -213,5 +213,6 @@ bt_status bt_effective_resolve(bt_arena *arena, const bt_effective_input *input,
     BT_TRY(apply_argv(&s, input->argv));
     if (ret->earlier_build) bt_effective_note(&s, "the options are those of an earlier build of llama.cpp");
     bt_effective_derive(ret);
+    if (ret->router) bt_effective_note(&s, "a router: each model that it starts has settings of its own");
     return BT_OK;
 }

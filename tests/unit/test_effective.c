@@ -430,6 +430,7 @@ static void batches(void **state) {
 static void models(void **state) {
     resolve(state, "llama-server --models-dir /m");
     assert_true(e.router);
+    assert_true(noted("a router"));
     HOLD(e.slots, -1, DEFAULT);
     resolve(state, "llama-server --gpt-oss-20b-default");
     assert_false(e.router);
