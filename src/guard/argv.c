@@ -113,10 +113,12 @@ static void read_one(reader *r, bt_occurrence *o) {
     }
     recognise(r, text, o);
     if (o->attached) r->view->n_attached++;
-    if (o->flag == BT_FLAG_UNKNOWN)
+    if (o->flag == BT_FLAG_UNKNOWN) {
         take_unknown(r, o);
-    else if (!o->attached)
-        take_values(r, o);
+        return;
+    }
+    if (!bt_flag_is_of(o->flag, r->view->program)) r->view->n_foreign++;
+    if (!o->attached) take_values(r, o);
 }
 
 static bt_status count(char *const *argv, uint32_t *ret, bt_error *err) {

@@ -25,7 +25,9 @@ typedef struct bt_argv {
     bt_program program;
     const bt_occurrence *occurrences;
     uint32_t n_occurrences;
-    uint32_t n_unknown, n_stray, n_attached; /* what program refuses, or this table does not know */
+    uint32_t n_unknown;           /* options of no row */
+    uint32_t n_foreign;           /* options of earlier builds or of a sister program, which today's program refuses */
+    uint32_t n_stray, n_attached; /* words of no option, and "--name=value": refused too */
     bool open; /* the last option lacks its value, or is unknown: an argument put after it would become its value */
 } bt_argv;
 

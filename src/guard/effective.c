@@ -315,6 +315,13 @@ static void assign_more(settling *s, const assignment *a) {
     case BT_FLAG_RERANK:
         assign_rank(s, a);
         break;
+    case BT_FLAG_OLD_DRAFT_MAX:
+    case BT_FLAG_OLD_DRAFT_MIN:
+    case BT_FLAG_SPEC_NGRAM_SIZE_N:
+    case BT_FLAG_SPEC_NGRAM_SIZE_M:
+    case BT_FLAG_SPEC_NGRAM_MIN_HITS:
+        out->earlier_build = true; /* today's know them to refuse them */
+        break;
     case BT_FLAG_OLD_MMAP:
     case BT_FLAG_OLD_MLOCK:
     case BT_FLAG_OLD_DIRECT_IO:
@@ -434,8 +441,8 @@ static void derive_embedding(bt_effective *out) {
     if (out->attention.value != 0 && out->ubatch.value != out->batch.value) derived(&out->ubatch, out->batch.value);
 }
 
-/* The constructor of llama_context in src/llama-context.cpp. It also holds the batch down to the context, once that is
- * padded and where attention is causal: whoever prices the context knows both. */
+/* The constructor of llama_context in src/llama-context.cpp. It also holds the batch of a causal model down to the
+ * context, which takes facts of the model. */
 static void derive_batches(bt_effective *out) {
     if (out->ubatch.value == 0 || out->ubatch.value > out->batch.value) derived(&out->ubatch, out->batch.value);
 }

@@ -164,9 +164,11 @@ typedef struct bt_effective {
     bt_setting ppl_stride; /* of llama-perplexity; tokens */
     bool scores_choices;   /* llama-perplexity reads several answers at once: --hellaswag and its like */
 
-    bool earlier_build;             /* an option was given that only earlier builds take */
-    uint32_t n_bad;                 /* settings that llama.cpp refuses: it will not start */
-    const char *notes[BT_NOTE_MAX]; /* what could not be read, or is read otherwise than it looks; a sentence each */
+    bool earlier_build; /* something was given that only earlier builds take; today's refuse it */
+    uint32_t n_bad;     /* settings that llama.cpp refuses: it will not start */
+    /* What could not be read, or is read otherwise than it looks; a sentence each. May hold bytes as the user wrote
+     * them: escaped before it is shown. */
+    const char *notes[BT_NOTE_MAX];
     uint32_t n_notes;
 } bt_effective;
 

@@ -70,8 +70,12 @@ static bt_status apply_section(settling *s, const char *text, size_t n_text, con
     assignment *list = bt_arena_array(s->arena, (uint64_t)config.n + 1, sizeof *list);
     if (!list) return bt_fail(s->err, BT_E_NOMEM, "arguments", BT_MEASURE_NONE, 0, 0, "no memory for config.ini");
     uint32_t n = gather(s, &config, path, list);
-    for (uint32_t i = 0; i < n; i++)
-        BT_TRY(bt_effective_assign(s, &list[i]));
+    for (uint32_t i = 0; i < n; i++) {
+        if (bt_flag_arity(list[i].flag) > 1)
+            bt_effective_bad(s, &list[i]); /* a file cannot hold two values */
+        else
+            BT_TRY(bt_effective_assign(s, &list[i]));
+    }
     return BT_OK;
 }
 
@@ -167,6 +171,9 @@ static void note_argv(settling *s, const bt_argv *argv) {
     if (argv->n_unknown > 0)
         bt_effective_note(s, "options that are not known: %u; each is taken to have one value unless '-' follows",
                           (unsigned)argv->n_unknown);
+    if (argv->n_foreign > 0)
+        bt_effective_note(s, "options that today's %s does not have: %u", bt_program_name(argv->program),
+                          (unsigned)argv->n_foreign);
     if (argv->n_attached > 0)
         bt_effective_note(s, "options written as --name=value: %u; llama.cpp refuses them", (unsigned)argv->n_attached);
     if (argv->n_stray > 0)
@@ -178,7 +185,7 @@ static bool is_earlier(const bt_occurrence *o) {
     const bt_flag *row = bt_flag_get(o->flag);
     bool bare = row->kind == BT_TAKES_FLASH && !o->value;
     bool two = row->kind == BT_TAKES_SCALED && o->value_2;
-    return row->programs == 0 || bare || two || o->flag == BT_FLAG_OLD_DRAFT_MAX || o->flag == BT_FLAG_OLD_DRAFT_MIN;
+    return row->programs == 0 || bare || two;
 }
 
 static bt_status apply_argv(settling *s, const bt_argv *argv) {
@@ -206,5 +213,6 @@ bt_status bt_effective_resolve(bt_arena *arena, const bt_effective_input *input,
     BT_TRY(apply_argv(&s, input->argv));
     if (ret->earlier_build) bt_effective_note(&s, "the options are those of an earlier build of llama.cpp");
     bt_effective_derive(ret);
+    if (ret->router) bt_effective_note(&s, "a router: each model that it starts has settings of its own");
     return BT_OK;
 }

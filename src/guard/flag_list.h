@@ -334,14 +334,15 @@
     X(LOG_PREFIX, PAIR, LAST, ALL, "--log-prefix", "--no-log-prefix", ARG(LOG_PREFIX))                                 \
     X(LOG_TIMESTAMPS, PAIR, LAST, ALL, "--log-timestamps", "--no-log-timestamps", ARG(LOG_TIMESTAMPS))
 
-/* of earlier builds, which nobody stopped using; today's refuse them */
+/* Of earlier builds, which nobody stopped using; today's refuse them. Variables only of those that price higher:
+ * today's ignore them, and nobody knows which build will read them. */
 #define BT_FLAGS_OLD(X)                                                                                                \
     X(OLD_MMAP, PAIR, LAST, 0, "--mmap", "--no-mmap", ARG(MMAP))                                                       \
     X(OLD_MLOCK, SWITCH, LAST, 0, "--mlock", NULL, ARG(MLOCK))                                                         \
     X(OLD_DIRECT_IO, PAIR, LAST, 0, "-dio --direct-io", "-ndio --no-direct-io", ARG(DIO))                              \
-    X(OLD_DRAFT_CTX_SIZE, INT, LAST, 0, "-cd --ctx-size-draft", NULL, ARG(CTX_SIZE_DRAFT))                             \
+    X(OLD_DRAFT_CTX_SIZE, INT, LAST, 0, "-cd --ctx-size-draft", NULL, NULL)                                            \
     X(OLD_DUMP_KV_CACHE, SWITCH, LAST, 0, "-dkvc --dump-kv-cache", NULL, NULL)                                         \
-    X(OLD_VOCODER, PATH, LAST, 0, "-mv --model-vocoder", NULL, ARG(MODEL_VOCODER))                                     \
+    X(OLD_VOCODER, PATH, LAST, 0, "-mv --model-vocoder", NULL, NULL)                                                   \
     X(OLD_SPEC_REPLACE, RANGE, ADDS, 0, "--spec-replace", NULL, NULL)
 
 /* other engines: the two options that the guard writes, and those that name files */

@@ -223,6 +223,10 @@ static void of_other_programs(void **state) {
     assert_true(vram > 6.49 && vram < 6.51);
     hold_text(view, BT_FLAG_SD_DIFFUSION_MODEL, "flux.gguf");
     assert_int_equal(view->n_unknown, 1);
+    view = parse(state, "-p x --mlock -c 7 --chunks 3");
+    assert_int_equal(view->n_foreign, 3);
+    assert_int_equal(view->n_unknown + view->n_stray, 0);
+    hold_int(view, BT_FLAG_CTX_SIZE, 7);
     /* a prompt that is an option's name, to a program that takes prompts */
     view = parse_of(state, BT_PROGRAM_COMPLETION, 1, "llama-completion -p -ngl -ngl 4");
     hold_text(view, BT_FLAG_PROMPT, "-ngl");

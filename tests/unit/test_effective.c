@@ -430,6 +430,7 @@ static void batches(void **state) {
 static void models(void **state) {
     resolve(state, "llama-server --models-dir /m");
     assert_true(e.router);
+    assert_true(noted("a router"));
     HOLD(e.slots, -1, DEFAULT);
     resolve(state, "llama-server --gpt-oss-20b-default");
     assert_false(e.router);
@@ -569,6 +570,40 @@ static void limits(void **state) {
     free(text);
 }
 
+/* With less and less memory: an error, or the same answer; nothing else. */
+static void short_of_memory(void **state) {
+    static const char text[] = "env A=1 llama-server -m x -ot a=CPU,b=CPU -ncmoe 3 -cmoe --lora a,b --lora-scaled c:1 "
+                               "-c x --new -ts 1,2 --no-mmap";
+    static bt_effective whole;
+    world w = {
+        .variables = "HOME=/home/x LLAMA_ARG_NO_REPACK=1", .user_file = "c=5\n[*]\nb=6\n", .system_file = "t=7\n"};
+    resolve_in(state, w, text);
+    whole = e;
+    uint32_t n_failed = 0, n_good = 0;
+    for (uint64_t bytes = 64; n_good == 0; bytes += 997) {
+        bt_arena *arena = bt_arena_open(bytes, 512);
+        const bt_argv *view = NULL;
+        bt_effective_input input = {&command, NULL, variable, &w, file, &w};
+        memset(&err, 0, sizeof err);
+        bt_status status =
+            arena ? bt_argv_parse(arena, words.argv, command.first, command.program, &view, &err) : BT_E_NOMEM;
+        input.argv = view;
+        if (status == BT_OK) status = bt_effective_resolve(arena, &input, &e, &err);
+        if (status == BT_OK && e.n_notes == whole.n_notes) n_good++;
+        if (status != BT_OK) {
+            assert_int_equal(status, BT_E_NOMEM);
+            n_failed++;
+        } else {
+            assert_int_equal(e.rules.n, whole.rules.n);
+            assert_int_equal(e.loras.n, whole.loras.n);
+            assert_int_equal(e.batch.value, 6);
+        }
+        bt_arena_close(arena);
+        assert_true(bytes < 1000000);
+    }
+    assert_true(n_failed > 10);
+}
+
 static int open_arena(void **state) {
     *state = bt_arena_open(UINT64_C(32) << 20, 65536);
     return *state ? 0 : -1;
@@ -591,7 +626,7 @@ int main(void) {
         WITH_ARENA(models),         WITH_ARENA(loading),
         WITH_ARENA(drafting),       WITH_ARENA(notes),
         WITH_ARENA(refused_values), WITH_ARENA(vision_and_ranking),
-        WITH_ARENA(limits),
+        WITH_ARENA(limits),         WITH_ARENA(short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
