@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * place_internal.h: what place.c, shares.c and refusal.c share: placements tried against what there is. */
+#pragma once
+
+#include "guard/place.h"
+
+/* What a command line is held against. */
+typedef struct bt_guard_search {
+    const bt_guard_ask *ask;
+    const bt_guard_prices *prices;
+    uint64_t budget[BT_POOL_MAX], free[BT_POOL_MAX]; /* of each device in use */
+    uint32_t n;
+    uint64_t budget_all, free_all;
+    bt_placement baked;
+    bool uses_devices;        /* the command line puts something there */
+    bool may_split, may_main; /* --tensor-split, --main-gpu stand in it and may be given other values */
+    uint32_t ctx_step;
+} bt_guard_search;
+
+typedef enum bt_guard_against {
+    BT_AGAINST_BUDGET,
+    BT_AGAINST_FREE,
+} bt_guard_against;
+
+/* The devices hold it. */
+bool bt_guard_devices_hold(const bt_guard_search *s, const bt_guard_price *price, bt_guard_against against);
+/* The host holds it, without what grows beside it (checkpoints, prompt cache). moved: something was moved there, so
+ * that mapped weights count too. */
+bool bt_guard_host_holds(const bt_guard_search *s, const bt_guard_price *price, bool moved);
+uint64_t bt_guard_host_base(const bt_guard_search *s, const bt_guard_price *price, bool moved);
+/* A placement whose devices hold it, with other shares or another main device if it must be and may be. */
+bool bt_guard_try(const bt_guard_search *s, bt_placement *placement, bt_guard_price *ret_price);
+
+/* Changes of the command line that would do, into a refusal. */
+BT_MUST_CHECK bt_status bt_guard_suggest(const bt_guard_search *s, bt_guard_decision *ret, bt_error *err);
