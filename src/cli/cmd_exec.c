@@ -113,7 +113,7 @@ static void read_model(executing *x) {
     if (!reason && !path) reason = "it names no local model file";
     if (!reason && !ends_with(path, ".gguf")) reason = "its model is no .gguf file";
     if (!reason && bt_facts_open(path, &x->facts, &why) != BT_OK) reason = why.text;
-    if (reason) (void)snprintf(x->facts_reason, sizeof x->facts_reason, "%s", reason);
+    if (reason) (void)snprintf(x->facts_reason, sizeof x->facts_reason, "%.199s", reason);
 }
 
 /* A draft or a projector that cannot be read is left to the program, which says so itself. */

@@ -632,7 +632,7 @@ static void put_adapters(const bt_guard_prices *p, bt_guard_price *ret) {
     for (uint32_t i = 0; i < p->n_devices && bytes > 0; i++)
         if (ret->devices[i].n_blocks > 0)
             add(&ret->devices[i].bytes[BT_GUARD_ADAPTERS], bt_mul_div_u64(bytes, ret->devices[i].n_blocks, n) + 1);
-    if (ret->host.n_blocks > 0)
+    if (bytes > 0 && ret->host.n_blocks > 0)
         add(&ret->host.bytes[BT_GUARD_ADAPTERS], bt_mul_div_u64(bytes, ret->host.n_blocks, n) + 1);
 }
 
