@@ -77,7 +77,7 @@ typedef struct model {
     bt_cost graph, all;                       /* of a device, of the host */
     uint32_t devices[BT_POOL_MAX], n_devices; /* positions among those in use */
     layer_sums sums;
-    uint64_t weight_bytes, expert_bytes;
+    uint64_t weight_bytes;
 } model;
 
 struct bt_guard_prices {
@@ -234,7 +234,6 @@ static bt_status sum_weights(bt_guard_prices *p, model *m, const bt_rules *rules
         if (t->block >= (int32_t)m->facts->n_block) m->sums.unused[t->block] = true;
         if (!is_loaded(p, m, t)) continue;
         add(&m->weight_bytes, t->bytes);
-        if (bt_tensor_is_of_experts(t)) add(&m->expert_bytes, t->bytes);
         *ret_reason = place_tensor(p, m, set, t);
     }
     bt_rule_set_close(set);
@@ -475,10 +474,10 @@ double bt_guard_gpu_fraction(const bt_guard_prices *prices, const bt_placement *
     uint32_t n = m->facts->n_block_all;
     if (n == 0) return 1;
     double layers = placement->n_gpu_layers >= n ? 1 : (double)placement->n_gpu_layers / n;
-    if (m->expert_bytes == 0 || m->weight_bytes == 0) return layers;
-    double share = (double)m->expert_bytes / (double)m->weight_bytes;
-    uint32_t n_moe = placement->n_cpu_moe < n ? placement->n_cpu_moe : n;
-    return layers * (1 - share * n_moe / n);
+    uint64_t away = m->sums.ruled.host;
+    for (uint32_t b = 0; b < n && b < placement->n_cpu_moe; b++)
+        add(&away, m->sums.movable[b].host);
+    return m->weight_bytes > 0 ? layers * (1 - (double)away / (double)m->weight_bytes) : layers;
 }
 
 /* ---- a placement priced ---- */
