@@ -138,8 +138,8 @@ static void suggestions_hold(const char *words) {
     uint32_t n = g.decision.n_changes;
     memcpy(changes, g.decision.changes, sizeof changes);
     for (uint32_t i = 0; i < n; i++) {
-        char more[LINE_TEXT_MAX + sizeof(bt_change)];
-        (void)snprintf(more, sizeof more, "%s %s %s", words, changes[i].flag, changes[i].value);
+        char more[LINE_TEXT_MAX + 64];
+        (void)snprintf(more, sizeof more, "%s %.23s %.23s", words, changes[i].flag, changes[i].value);
         kit_decide(&g, more);
         if (g.decision.kind == BT_GUARD_REFUSED) fail_msg("%s: refused (%s)", more, g.decision.reason);
     }
