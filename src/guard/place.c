@@ -200,13 +200,20 @@ static bool is_worse(double fraction, double floor) {
     return fraction < floor - 1e-9;
 }
 
+static bool same_shares(const bt_placement *a, const bt_placement *b) {
+    if (a->n_shares != b->n_shares) return false;
+    for (uint32_t i = 0; i < a->n_shares; i++)
+        if (a->shares[i] != b->shares[i]) return false;
+    return true;
+}
+
 static void compare(bt_guard_decision *ret) {
     const bt_placement *a = &ret->before, *b = &ret->after;
     ret->changes_ctx = a->n_ctx != b->n_ctx;
     ret->changes_gpu_layers = a->n_gpu_layers != b->n_gpu_layers;
     ret->changes_cpu_moe = a->n_cpu_moe != b->n_cpu_moe;
     ret->changes_main_gpu = a->main_gpu != b->main_gpu;
-    ret->changes_shares = a->n_shares != b->n_shares || memcmp(a->shares, b->shares, sizeof a->shares) != 0;
+    ret->changes_shares = !same_shares(a, b);
     ret->changes_cache_ram = a->cache_ram_mib != b->cache_ram_mib;
     ret->changes_checkpoints = a->checkpoints != b->checkpoints;
 }

@@ -96,7 +96,8 @@ void bt_guard_placement(const bt_guard_prices *prices, bt_placement *ret);
 uint32_t bt_guard_devices(const bt_guard_prices *prices, const uint32_t **ret_index);
 /* What was priced otherwise than it stands, a sentence each. */
 uint32_t bt_guard_notes(const bt_guard_prices *prices, const char *const **ret_notes);
-/* Share of a model's layers and experts on devices, 0 to 1 (research notes, seed 4, G23). */
+/* Share of a model on devices, 0 to 1: of its layers, less what rules and n_cpu_moe keep on the host of all its bytes
+ * (research notes, seed 4, G23). */
 double bt_guard_gpu_fraction(const bt_guard_prices *prices, const bt_placement *placement);
 /* Are there experts that a larger n_cpu_moe would move? */
 bool bt_guard_experts_can_move(const bt_guard_prices *prices, uint32_t n_cpu_moe);

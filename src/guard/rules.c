@@ -85,7 +85,6 @@ static bool put_escape(writer *w, char c, bool in_brackets) {
     return true;
 }
 
-/* After a count: '?' makes it lazy, '+' is no more than an error. */
 static bool is_count(char c) {
     return c == '*' || c == '+' || c == '?' || c == '}';
 }
@@ -113,38 +112,56 @@ static bool put_group(writer *w, const char **at) {
     return true;
 }
 
+/* One character between brackets; false: POSIX reads it otherwise. */
+static bool put_in_brackets(writer *w, char c, bool *in_brackets) {
+    char one[2] = {c, '\0'};
+    *in_brackets = c != ']';
+    if (c == '[') return false; /* a class by name, or a bracket that POSIX takes for one */
+    put(w, one);
+    return true;
+}
+
+static bool put_open_bracket(writer *w, const char **at) {
+    put(w, "[");
+    if ((*at)[1] == '^') {
+        put(w, "^");
+        ++*at;
+    }
+    return (*at)[1] != ']'; /* nothing to ECMAScript, a bracket to POSIX */
+}
+
+/* A count of another: lazy, or an error. */
+static bool is_count_twice(char before, char c) {
+    return is_count(before) && is_count(c);
+}
+
 bool bt_rule_translate(const char *pattern, char *ret, size_t n_ret) {
     writer w = {ret, ret + n_ret, n_ret == 0};
-    bool in_brackets = false;
+    bool in_brackets = false, good = true;
     int n_counts = 0;
     char before = '\0';
     if (!w.full) *ret = '\0';
-    for (const char *at = pattern; *at && !w.full; before = *at, at++) {
+    for (const char *at = pattern; *at && good && !w.full; at++) {
         char one[2] = {*at, '\0'};
+        bool counts = !in_brackets && is_count_twice(before, *at);
+        before = in_brackets || *at == '\\' ? '\0' : *at;
+        if (counts) return false;
         if (*at == '\\') {
-            if (!put_escape(&w, *++at, in_brackets)) return false;
-            before = '\0';
-            if (*at == '\0') return false;
-            continue;
-        }
-        if (in_brackets) {
-            in_brackets = *at != ']';
-            if (*at == '[') return false; /* a class by name, or a bracket that POSIX reads as one */
+            if (*++at == '\0') return false;
+            good = put_escape(&w, *at, in_brackets);
+        } else if (in_brackets) {
+            good = put_in_brackets(&w, *at, &in_brackets);
+        } else if (*at == '(') {
+            good = put_group(&w, &at);
+        } else if (*at == '[') {
+            good = put_open_bracket(&w, &at);
+            in_brackets = true;
+        } else {
+            good = *at != '{' || (++n_counts <= COUNTS_MAX && is_short(at + 1));
             put(&w, one);
-            continue;
         }
-        if (is_count(*at) && is_count(before)) return false;
-        if (*at == '{' && (++n_counts > COUNTS_MAX || !is_short(at + 1))) return false;
-        if (*at == '(') {
-            if (!put_group(&w, &at)) return false;
-            continue;
-        }
-        in_brackets = *at == '[';
-        put(&w, one);
-        if (in_brackets && at[1] == '^') put(&w, (at++, "^"));
-        if (in_brackets && at[1] == ']') return false; /* nothing in ECMAScript, a bracket in POSIX */
     }
-    return !w.full && !in_brackets;
+    return good && !w.full && !in_brackets;
 }
 
 /* ---- the set ---- */

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * price_at.c: one placement priced: what each device and the host hold of a model, its draft and all that stands beside
+ * them. Sums for each block are there (price.c); here blocks are dealt out as llama.cpp deals them, and what does not
+ * depend on blocks is added: contexts, graphs, rows of logits, checkpoints.
+ *
+ * Three things a device holds though no block of it is there: its context; the first device, where batches are computed
+ * with weights of the host (op offload), the graph and the largest of those weights, which is copied to it; and where
+ * several devices work one after another, the copies of their inputs. */
+#include "guard/price_internal.h"
+
+#include "base/size.h"
+#include "plan/costs.h"
+#include "plan/price.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+/* CUDA's context with cuBLAS and its workspace takes 300 to 600 MB of a card (src/plan/offers.c). */
+#define CUDA_CONTEXT_BYTES (450 * MIB)
+/* llama-server without a model (research notes, llama.cpp: measured). */
+#define PROCESS_BYTES (40 * MIB)
+/* Maps of a vocabulary: 100 to 200 bytes for a token, and 100 for a merge (research notes, llama.cpp 3.4). */
+#define VOCAB_TOKEN_BYTES UINT64_C(300)
+/* Batches from this size on are computed on a device though their weights are the host's (ggml-cuda.cu, offload_op). */
+#define OFFLOAD_BATCH 32u
+/* Copies of inputs where devices work one after another on several batches (GGML_SCHED_MAX_COPIES), less the one that
+ * the graph has in any case. */
+#define INPUT_COPIES 3u
+#define F32          UINT64_C(4)
+
+static void add(uint64_t *to, uint64_t bytes) {
+    *to = bt_sat_add_u64(*to, bytes);
+}
+
+static uint64_t context_bytes(const bt_pool *pool) {
+    bool is_cuda = strncmp(pool->name, "CUDA", 4) == 0 || strncmp(pool->name, "ROCm", 4) == 0;
+    return is_cuda ? CUDA_CONTEXT_BYTES : 0;
+}
+
+/* A causal model's context holds the micro-batch down to itself. */
+static uint32_t ubatch_at(const bt_guard_model *m, uint32_t n_ctx) {
+    return m->facts->encoder ? m->n_ubatch : (uint32_t)bt_min_u64(m->n_ubatch, n_ctx);
+}
+
+static uint64_t cost_at(const bt_guard_model *m, const bt_cost *cost, uint32_t n_ctx) {
+    uint64_t window = m->swa_full || m->window == 0
+                          ? n_ctx
+                          : bt_kv_window_cells(m->window, m->n_ubatch, m->wishes.n_parallel, m->wishes.kv_unified);
+    uint64_t bytes = bt_sat_add_u64(cost->fixed_bytes, bt_sat_mul_u64(cost->per_ctx_bytes, n_ctx));
+    add(&bytes, bt_sat_mul_u64(cost->per_window_bytes, bt_min_u64(n_ctx, window)));
+    return bt_max_u64(bytes, cost->floor_bytes);
+}
+
+static uint64_t graph_at(const bt_guard_model *m, uint32_t n_ctx, bool with_head) {
+    uint64_t graph = cost_at(m, &m->graph, n_ctx);
+    if (!m->many_rows || !with_head) return graph;
+    /* logits of every token beside three rows of the stream (research notes, llama.cpp 3.2 and 3.3) */
+    uint64_t row = bt_sat_add_u64(m->facts->n_vocab, UINT64_C(3) * m->facts->n_embd);
+    return bt_max_u64(graph, bt_sat_mul_u64(F32 * m->n_ubatch, row));
+}
+
+static uint64_t block_kv(const bt_guard_model *m, uint32_t block, uint32_t n_ctx) {
+    bt_facts one = *m->facts;
+    uint64_t bytes = 0;
+    if (!m->facts->kv || block >= m->facts->n_block) return 0;
+    bt_kv_block kv = m->facts->kv[block];
+    if (m->swa_full) kv.window = 0;
+    one.kv = &kv;
+    if (!bt_kv_block_price(&one, 0, &m->wishes, n_ctx, ubatch_at(m, n_ctx), &bytes)) return UINT64_MAX;
+    return bytes;
+}
+
+/* ---- a placement priced ---- */
+
+/* Where a placement has the layers of a model. */
+typedef struct dealt {
+    uint32_t device[BT_BLOCK_MAX + 1]; /* of each block, and of the head: a position, or BT_NO_DEVICE */
+} dealt;
+
+static float share_of(const bt_guard_prices *p, const bt_guard_model *m, const bt_placement *placement, uint32_t i) {
+    float sum_of_shares = 0;
+    for (uint32_t k = 0; k < placement->n_shares && k < m->n_devices; k++)
+        sum_of_shares += (float)placement->shares[k];
+    if (sum_of_shares > 0) return i < placement->n_shares ? (float)placement->shares[i] : 0;
+    const bt_pool *pool = &p->ask.devices[p->devices[m->devices[i]]].pool;
+    return pool->free_bytes > 0 ? (float)pool->free_bytes : 1;
+}
+
+/* As llama_model_base::load_tensors does it, in floats as it does: equal shares must fall on the same side. */
+static void deal(const bt_guard_prices *p, const bt_guard_model *m, const bt_placement *placement,
+                 uint32_t n_gpu_layers, dealt *ret) {
+    uint32_t n = m->facts->n_block_all + 1;
+    float ends[BT_POOL_MAX];
+    float all = 0;
+    uint32_t n_act = m->n_devices == 0 ? 0 : (uint32_t)bt_min_u64(n_gpu_layers, n);
+    for (uint32_t i = 0; i < m->n_devices; i++) {
+        all += share_of(p, m, placement, i);
+        ends[i] = all;
+    }
+    for (uint32_t l = 0; l < n; l++) {
+        ret->device[l] = BT_NO_DEVICE;
+        if (l < n - n_act) continue;
+        if (p->ask.effective->split_mode.value == BT_SPLIT_NONE) {
+            ret->device[l] = m->devices[placement->main_gpu < m->n_devices ? placement->main_gpu : 0];
+            continue;
+        }
+        float at = (float)(l - (n - n_act)) / (float)n_act;
+        uint32_t i = 0;
+        while (i + 1 < m->n_devices && ends[i] / all <= at)
+            i++;
+        ret->device[l] = m->devices[i];
+    }
+}
+
+/* The lines that one model's parts go to. */
+typedef struct lines {
+    bt_guard_line weights, kv, compute;
+} lines;
+
+static void host_weights(const bt_guard_prices *p, const bt_guard_sum *of, bt_guard_line line, bt_guard_price *ret) {
+    uint64_t firm = !p->mapped ? of->host : p->repacks ? of->repacked : 0;
+    add(&ret->host.bytes[line], firm);
+    add(&ret->host.bytes[BT_GUARD_MAPPED], bt_sat_sub_u64(of->host, p->mapped && p->repacks ? 0 : firm));
+}
+
+static void put_sum(const bt_guard_prices *p, const bt_guard_sum *of, uint32_t device, bt_guard_line line,
+                    uint64_t *largest, bt_guard_price *ret) {
+    if (device != BT_NO_DEVICE) {
+        add(&ret->devices[device].bytes[line], of->device);
+        return;
+    }
+    host_weights(p, of, line, ret);
+    *largest = bt_max_u64(*largest, of->largest);
+}
+
+static bool has_layer(const dealt *d, uint32_t n, uint32_t device) {
+    for (uint32_t l = 0; l < n; l++)
+        if (d->device[l] == device) return true;
+    return false;
+}
+
+/* Blocks of one model with their experts and caches. ret_largest: the largest matrix of a block on the host. */
+static void put_blocks(const bt_guard_prices *p, const bt_guard_model *m, const dealt *d, const bt_placement *placement,
+                       lines to, uint64_t *ret_largest, bt_guard_price *ret) {
+    for (uint32_t b = 0; b < m->facts->n_block_all; b++) {
+        const bool unused = m->sums.unused[b];
+        bt_guard_line weights = unused ? BT_GUARD_MTP : to.weights;
+        bool moved = m == &p->main && b < placement->n_cpu_moe;
+        put_sum(p, &m->sums.follows[b], d->device[b], weights, ret_largest, ret);
+        put_sum(p, &m->sums.movable[b], moved ? BT_NO_DEVICE : d->device[b], weights, ret_largest, ret);
+        uint64_t kv = block_kv(m, b, placement->n_ctx);
+        bool on_device = d->device[b] != BT_NO_DEVICE && m->kv_offload;
+        add(on_device ? &ret->devices[d->device[b]].bytes[to.kv] : &ret->host.bytes[to.kv], kv);
+        if (m == &p->main && !unused && d->device[b] != BT_NO_DEVICE) ret->devices[d->device[b]].n_blocks++;
+        if (m == &p->main && !unused && d->device[b] == BT_NO_DEVICE) ret->host.n_blocks++;
+    }
+    put_sum(p, &m->sums.ruled, BT_NO_DEVICE, to.weights, ret_largest, ret);
+    host_weights(p, &m->sums.tables, to.weights, ret);
+    for (uint32_t i = 0; i < p->n_devices; i++)
+        add(&ret->devices[i].bytes[to.weights], m->sums.fixed[i]);
+}
+
+static void put_graphs(const bt_guard_prices *p, const bt_guard_model *m, const dealt *d, uint32_t n_ctx,
+                       bt_guard_line line, uint64_t largest, bt_guard_price *ret) {
+    uint32_t n = m->facts->n_block_all + 1;
+    const bt_effective *e = p->ask.effective;
+    bool offloads = e->op_offload.value != 0 && m->n_ubatch >= OFFLOAD_BATCH && largest > 0;
+    bool pipelined = m->n_devices > 1 && d->device[0] != BT_NO_DEVICE && e->split_mode.value == BT_SPLIT_LAYER;
+    uint64_t mask = bt_sat_mul_u64(2 * (uint64_t)m->n_ubatch, n_ctx);
+    uint64_t inputs = bt_sat_add_u64(mask, F32 * m->n_ubatch * m->facts->n_embd);
+    for (uint32_t i = 0; i < m->n_devices; i++) {
+        uint32_t device = m->devices[i];
+        bool used = has_layer(d, n, device) || m->sums.fixed[device] > 0;
+        uint64_t *to = &ret->devices[device].bytes[line];
+        if (used || (i == 0 && offloads)) add(to, graph_at(m, n_ctx, d->device[n - 1] == device));
+        if (i == 0 && offloads) add(to, largest);
+        if (used && pipelined) add(to, bt_sat_mul_u64(INPUT_COPIES, inputs));
+    }
+    bool computes = has_layer(d, n, BT_NO_DEVICE) || largest > 0;
+    uint64_t all = cost_at(m, &m->all, n_ctx);
+    if (!computes) all = bt_sat_add_u64(bt_sat_sub_u64(all, cost_at(m, &m->graph, n_ctx)), inputs);
+    if (computes && d->device[n - 1] == BT_NO_DEVICE && m->many_rows)
+        add(&all, bt_sat_sub_u64(graph_at(m, n_ctx, true), graph_at(m, n_ctx, false)));
+    add(&ret->host.bytes[line], all);
+}
+
+static void put_model(const bt_guard_prices *p, const bt_guard_model *m, const bt_placement *placement,
+                      uint32_t n_gpu_layers, lines to, dealt *d, bt_guard_price *ret) {
+    uint64_t largest = 0;
+    uint32_t n = m->facts->n_block_all + 1;
+    deal(p, m, placement, n_gpu_layers, d);
+    put_blocks(p, m, d, placement, to, &largest, ret);
+    uint32_t head = d->device[n - 1];
+    if (head != BT_NO_DEVICE) {
+        add(&ret->devices[head].bytes[to.weights], m->sums.head.device);
+        if (m == &p->main) ret->devices[head].head = true;
+    } else {
+        host_weights(p, &m->sums.head, to.weights, ret);
+        if (m == &p->main) ret->host.head = true;
+    }
+    put_graphs(p, m, d, placement->n_ctx, to.compute, largest, ret);
+}
+
+/* Of the model's own prediction blocks the cache and the graph; their weights are there already. */
+static void put_mtp(const bt_guard_prices *p, const dealt *d, const bt_placement *placement, bt_guard_price *ret) {
+    const bt_guard_model *m = &p->main;
+    uint64_t streams = bt_kv_streams(&m->wishes);
+    uint64_t share = (placement->n_ctx / streams + BT_CTX_ALIGN - 1) / BT_CTX_ALIGN * BT_CTX_ALIGN;
+    uint64_t kv = bt_sat_mul_u64(p->mtp_kv_cell_bytes, share * streams);
+    for (uint32_t b = m->facts->n_block; b < m->facts->n_block_all; b++) {
+        uint32_t device = d->device[b];
+        bt_guard_pool_price *pool = device != BT_NO_DEVICE ? &ret->devices[device] : &ret->host;
+        add(m->kv_offload ? &pool->bytes[BT_GUARD_MTP] : &ret->host.bytes[BT_GUARD_MTP], kv);
+        if (b == m->facts->n_block) add(&pool->bytes[BT_GUARD_MTP], graph_at(m, placement->n_ctx, true));
+    }
+}
+
+static void put_adapters(const bt_guard_prices *p, bt_guard_price *ret) {
+    uint64_t bytes = bt_sat_add_u64(p->ask.lora_bytes, p->ask.control_vector_bytes);
+    uint64_t n = bt_max_u64(p->main.facts->n_block, 1);
+    for (uint32_t i = 0; i < p->n_devices && bytes > 0; i++)
+        if (ret->devices[i].n_blocks > 0)
+            add(&ret->devices[i].bytes[BT_GUARD_ADAPTERS], bt_mul_div_u64(bytes, ret->devices[i].n_blocks, n) + 1);
+    if (bytes > 0 && ret->host.n_blocks > 0)
+        add(&ret->host.bytes[BT_GUARD_ADAPTERS], bt_mul_div_u64(bytes, ret->host.n_blocks, n) + 1);
+}
+
+/* A checkpoint keeps what cannot be rolled back: windows and states of one sequence. A list grows to its limit, then
+ * the oldest are dropped (server_context::create_checkpoint). */
+static uint64_t checkpoint_bytes(const bt_guard_model *m, uint32_t n_ctx) {
+    bt_wishes one = m->wishes;
+    uint64_t all = 0;
+    if (m->swa_full && bt_kv_state_bytes(m->facts, 1) == 0) return 0;
+    one.n_parallel = 1;
+    for (uint32_t b = 0; m->facts->kv && b < m->facts->n_block; b++) {
+        uint64_t cell = 0;
+        uint32_t window = m->facts->kv[b].window;
+        if (window == 0 || m->swa_full || !bt_kv_cell_bytes(m->facts, &m->facts->kv[b], &one, &cell)) continue;
+        uint64_t cells = bt_kv_window_cells(window, m->n_ubatch, 1, true);
+        add(&all, bt_sat_mul_u64(cell, bt_min_u64(cells, n_ctx)));
+    }
+    return bt_sat_add_u64(all, bt_kv_state_bytes(m->facts, 1));
+}
+
+static void put_server(const bt_guard_prices *p, const bt_placement *placement, bt_guard_price *ret) {
+    const bt_guard_model *m = &p->main;
+    if (p->ask.effective->program != BT_PROGRAM_SERVER || m->facts->encoder) return;
+    uint64_t n = placement->checkpoints > 0 ? (uint64_t)placement->checkpoints * m->wishes.n_parallel : 0;
+    ret->host.bytes[BT_GUARD_CHECKPOINTS] = bt_sat_mul_u64(n, checkpoint_bytes(m, placement->n_ctx));
+    ret->prompt_cache_no_limit = placement->cache_ram_mib < 0;
+    if (placement->cache_ram_mib > 0) ret->host.bytes[BT_GUARD_PROMPT_CACHE] = (uint64_t)placement->cache_ram_mib * MIB;
+}
+
+/* A row of logits (of an encoder, of numbers) for each token that they are asked of. */
+static uint64_t output_bytes(const bt_guard_prices *p) {
+    const bt_effective *e = p->ask.effective;
+    const bt_facts *facts = p->main.facts;
+    uint64_t n_draft = p->has_draft || p->has_mtp ? bt_max_u64((uint64_t)e->draft_n_max.value, 1) : 0;
+    uint64_t rows = bt_sat_mul_u64(p->main.wishes.n_parallel, 1 + (e->draft_n_max.value > 0 ? n_draft : 0));
+    if (p->main.many_rows || facts->encoder) rows = bt_max_u64(rows, p->main.n_ubatch);
+    uint64_t row = F32 * ((uint64_t)facts->n_vocab + (facts->encoder ? facts->n_embd : 0));
+    return bt_sat_mul_u64(row, rows);
+}
+
+static uint64_t total(const bt_guard_pool_price *pool) {
+    uint64_t sum_of = 0;
+    for (uint32_t i = 0; i < BT_GUARD_LINE_COUNT; i++)
+        add(&sum_of, pool->bytes[i]);
+    return sum_of;
+}
+
+void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *placement, bt_guard_price *ret) {
+    static const lines of_model = {BT_GUARD_WEIGHTS, BT_GUARD_KV, BT_GUARD_COMPUTE};
+    static const lines of_draft = {BT_GUARD_DRAFT_WEIGHTS, BT_GUARD_DRAFT_KV, BT_GUARD_DRAFT_COMPUTE};
+    const bt_effective *e = prices->ask.effective;
+    dealt d = {{0}};
+    *ret = (bt_guard_price){.n_devices = prices->n_devices};
+    (void)snprintf(ret->host.name, sizeof ret->host.name, "host");
+    for (uint32_t i = 0; i < prices->n_devices; i++) {
+        const bt_pool *pool = &prices->ask.devices[prices->devices[i]].pool;
+        memcpy(ret->devices[i].name, pool->name, sizeof pool->name);
+        ret->devices[i].bytes[BT_GUARD_BASE] = context_bytes(pool);
+    }
+    put_model(prices, &prices->main, placement, placement->n_gpu_layers, of_model, &d, ret);
+    if (prices->has_mtp) put_mtp(prices, &d, placement, ret);
+    if (prices->has_draft) {
+        bt_placement its = *placement;
+        if (e->draft_ctx.value > 0) its.n_ctx = (uint32_t)e->draft_ctx.value;
+        put_model(prices, &prices->draft, &its, bt_guard_layers_of(prices->draft.facts, e->draft_gpu_layers.value),
+                  of_draft, &d, ret);
+    }
+    bt_guard_pool_price *mmproj = &ret->host;
+    if (prices->mmproj_device != BT_NO_DEVICE) mmproj = &ret->devices[prices->mmproj_device];
+    mmproj->bytes[BT_GUARD_MMPROJ_WEIGHTS] = prices->mmproj_weights;
+    mmproj->bytes[BT_GUARD_MMPROJ_ENCODE] = prices->mmproj_encode;
+    put_adapters(prices, ret);
+    put_server(prices, placement, ret);
+    add(&ret->host.bytes[BT_GUARD_OUTPUT], output_bytes(prices));
+    ret->host.bytes[BT_GUARD_BASE] =
+        bt_sat_add_u64(PROCESS_BYTES, bt_sat_mul_u64(VOCAB_TOKEN_BYTES, prices->main.facts->n_vocab));
+    for (uint32_t i = 0; i < ret->n_devices; i++) {
+        ret->devices[i].total_bytes = total(&ret->devices[i]);
+        add(&ret->device_bytes, ret->devices[i].total_bytes);
+    }
+    ret->host.total_bytes = total(&ret->host);
+    ret->host_firm_bytes = bt_sat_sub_u64(ret->host.total_bytes, ret->host.bytes[BT_GUARD_MAPPED]);
+}
