@@ -182,7 +182,7 @@ static bt_status add_companions(const bt_cli_options *options, const bt_facts *f
 }
 
 /* A device in the host's own memory: one pool, two lists of lines. */
-static void share_budget(const bt_offload *offload, bt_budget *budget) {
+void bt_planning_share_budget(const bt_offload *offload, bt_budget *budget) {
     uint64_t shared_bytes = bt_offload_shared_bytes(offload);
     if (shared_bytes == 0 || budget->bytes == UINT64_MAX) return;
     budget->bytes = bt_sat_sub_u64(budget->bytes, shared_bytes);
@@ -207,7 +207,7 @@ static bt_status make_problem(const bt_cli_options *options, const bt_placed *pl
     bt_budget *budget = bt_arena_array(arena, 1, sizeof *budget); /* its words are the problem's */
     if (!budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     *budget = bt_budget_resolve(machine, &options->wishes);
-    share_budget(placed->offload, budget);
+    bt_planning_share_budget(placed->offload, budget);
     bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
     uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
     *ret_problem = (bt_problem){
@@ -250,7 +250,7 @@ static void suggest_no_draft(const bt_plan *without, bt_plan *plan) {
 }
 
 /* The disk of the model's file, and what is remembered of it. */
-static void look_at_disk(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine) {
+void bt_planning_look_at_disk(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine) {
     if (options->machine_file || options->root[0]) return;
     bt_disk_find("", facts->shards[0].path, &machine->disk);
     (void)bt_disk_recall(&machine->disk);
@@ -278,7 +278,7 @@ bt_status bt_planning_make(const bt_cli_options *options, const bt_facts *facts,
     bt_plan without = {0};
     bt_placed placed = {0};
     bt_facts *draft = NULL;
-    look_at_disk(options, facts, machine);
+    bt_planning_look_at_disk(options, facts, machine);
     BT_TRY(open_draft(options, facts, &draft, err));
     bt_status status = bt_placing_make(options, facts, machine, arena, &placed, err);
     if (status == BT_OK) status = make_by_formula(options, &placed, draft, machine, arena, &plan, err);
@@ -463,7 +463,7 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     bt_plan *plan = bt_arena_alloc(arena, sizeof *plan); /* large for a stack that holds others */
     if (!plan) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     BT_TRY(open_draft(options, facts, &draft, err));
-    look_at_disk(options, facts, machine);
+    bt_planning_look_at_disk(options, facts, machine);
     if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
     bt_status status = bt_placing_make(options, facts, machine, arena, &placed, err);
     if (status == BT_OK) status = place_exact(options, draft, machine, base_bytes, outputs, arena, &placed, plan, err);
@@ -477,131 +477,4 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     *ret_placed = placed;
     *ret_plan = *plan;
     return BT_OK;
-}
-
-/* A plan is a list of bytes: where they fit it may be carried out, also when it was made for another machine; where
- * they do not, the fingerprints say whether that is because the machine is another or because it has less to give now.
- */
-static bt_status check_room(const bt_plan *plan, const bt_fingerprint *of_plan, const bt_fingerprint *now,
-                            const bt_machine *machine, const bt_wishes *asked, bt_error *err) {
-    bt_budget budget = bt_budget_resolve(machine, &plan->wishes);
-    if (asked->budget_kind == BT_BUDGET_BYTES && asked->budget_bytes < budget.bytes)
-        budget = bt_budget_resolve(machine, asked);
-    share_budget(plan->offload, &budget);
-    bool is_same = strcmp(of_plan->machine, now->machine) == 0;
-    if (plan->planned_bytes <= budget.bytes || (plan->forced && is_same)) return BT_OK;
-    if (is_same) {
-        return bt_fail(err, BT_E_BUDGET, "plan_room", BT_MEASURE_BYTES, plan->planned_bytes, budget.bytes,
-                       "the plan needs %s, this machine leaves %s now (%s)", BT_SIZE(plan->planned_bytes),
-                       BT_SIZE(budget.bytes), budget.source);
-    }
-    return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_BYTES, plan->planned_bytes, budget.bytes,
-                   "the plan is for another machine (%s, this is %s) and needs %s, this one leaves %s (%s)",
-                   of_plan->machine[0] ? of_plan->machine : "unknown", now->machine[0] ? now->machine : "unknown",
-                   BT_SIZE(plan->planned_bytes), BT_SIZE(budget.bytes), budget.source);
-}
-
-static bt_known size_named(const bt_wishes *wishes, const char *name) {
-    for (uint32_t i = 0; i < wishes->n_devices; i++)
-        if (strcmp(wishes->devices[i].name, name) == 0 && wishes->devices[i].budget_bytes.known)
-            return wishes->devices[i].budget_bytes;
-    return wishes->gpu_mem_bytes;
-}
-
-/* The same of devices: a card may have less to give now. One that is gone is found out when it is looked for. */
-static bt_status check_device_room(const bt_plan *plan, const bt_machine *machine, bt_error *err) {
-    for (uint32_t i = 0; plan->offload && i < plan->offload->split.n_devices; i++) {
-        const bt_device_plan *device = &plan->offload->devices[i];
-        for (uint32_t k = 1; k < machine->n_pools; k++) {
-            const bt_pool *pool = &machine->pools[k];
-            if (strcmp(pool->name, device->name) != 0) continue;
-            uint64_t have = bt_device_budget_resolve(size_named(&plan->wishes, device->name), pool).bytes;
-            uint64_t need = bt_device_plan_bytes(device);
-            if (need <= have) continue;
-            return bt_fail(err, BT_E_BUDGET, "plan_room", BT_MEASURE_BYTES, need, have,
-                           "the plan needs %s of %s, which leaves %s now", BT_SIZE(need), device->name, BT_SIZE(have));
-        }
-    }
-    return BT_OK;
-}
-
-/* What libllama would stop at: numbers and types that no plan of ours has, and that an edited one may. */
-static bt_status check_runs(const bt_plan *plan, const char *path, bt_error *err) {
-    const char *wrong = NULL;
-    if (plan->n_batch == 0) wrong = "batch.n_batch";
-    if (plan->n_ubatch == 0) wrong = "batch.n_ubatch";
-    if (plan->n_ctx == 0) wrong = "ctx.effective";
-    if (!bt_type_is_cache(plan->type_k)) wrong = "kv.type_k";
-    if (!bt_type_is_cache(plan->type_v)) wrong = "kv.type_v";
-    if (!wrong) return BT_OK;
-    return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s is nothing that can be run", path,
-                   wrong);
-}
-
-static bt_status load_plan(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
-                           bt_placed *placed, bt_plan *ret_plan, bt_error *err) {
-    bt_text text;
-    bt_text_init(&text, BT_JSON_IN_MAX_BYTES);
-    bt_error why = {0};
-    bt_fingerprint of_plan;
-    bt_status status = bt_cli_read_file(options->plan_file, &text, &why);
-    if (status == BT_OK) status = bt_fingerprint_from_json(bt_text_str(&text), text.n_bytes, &of_plan, &why);
-    if (status == BT_OK) status = bt_plan_from_json(bt_text_str(&text), text.n_bytes, arena, ret_plan, &why);
-    bt_text_done(&text);
-    if (status == BT_E_NOMEM) {
-        if (err) *err = why;
-        return status;
-    }
-    if (status != BT_OK) {
-        return bt_fail(err, BT_E_ARG, "plan", BT_MEASURE_NONE, 0, 0, "--plan %s: %s", options->plan_file, why.text);
-    }
-    bt_fingerprint now;
-    bt_fingerprint_make(facts, machine, &now);
-    BT_TRY(bt_fingerprint_check(&of_plan, &now, err));
-    if (ret_plan->mmproj.file[0]) {
-        return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                       "the plan holds a projector, %.200s, which this version can price but not use",
-                       ret_plan->mmproj.file);
-    }
-    BT_TRY(check_runs(ret_plan, options->plan_file, err));
-    BT_TRY(check_room(ret_plan, &of_plan, &now, machine, &options->wishes, err));
-    BT_TRY(check_device_room(ret_plan, machine, err));
-    BT_TRY(bt_placing_of_plan(facts, ret_plan, placed, err));
-    facts = placed->facts;
-    if (ret_plan->place && ret_plan->n_units != facts->n_units) {
-        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, ret_plan->n_units, facts->n_units,
-                       "the plan places %u units, the model has %u", ret_plan->n_units, facts->n_units);
-    }
-    bool has_slots = ret_plan->n_expert_slots >= BT_EXPERT_SLOTS_MIN && ret_plan->n_expert_slots <= facts->n_expert;
-    if (facts->n_expert_blocks > 0 ? !has_slots : ret_plan->n_expert_slots > 0) {
-        return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_ITEMS, ret_plan->n_expert_slots, facts->n_expert,
-                       "the plan has %u slots for experts of a block, the model has %u of them",
-                       ret_plan->n_expert_slots, facts->n_expert_blocks > 0 ? facts->n_expert : 0);
-    }
-    look_at_disk(options, facts, machine);
-    ret_plan->disk = machine->disk;
-    ret_plan->page_cache = bt_plan_has_page_cache(ret_plan, machine);
-    return BT_OK;
-}
-
-bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine, bt_arena *arena,
-                           bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err) {
-    bt_placed placed = {0};
-    bt_status status = load_plan(options, facts, machine, arena, &placed, ret_plan, err);
-    if (status == BT_OK)
-        *ret_placed = placed;
-    else
-        bt_placed_close(&placed);
-    return status;
-}
-
-void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine,
-                           bt_text *out) {
-    if (!plan->wishes.mlock || (plan->verdict == BT_REFUSED && !plan->forced)) return;
-    uint64_t need_bytes = bt_report_lockable_bytes(plan);
-    bool is_here = !options->machine_file && !options->root[0];
-    /* A process with CAP_IPC_LOCK may pass the limit, but not in every container: only trying says it. */
-    int may = is_here ? bt_os_may_lock(need_bytes) : -ENOSYS;
-    bool fits = !machine->memlock_bytes.known || need_bytes <= machine->memlock_bytes.value;
-    bt_report_lock_text(plan, may < 0 ? fits : may == 1, machine->memlock_bytes, out);
 }

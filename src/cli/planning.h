@@ -13,7 +13,7 @@
 
 /* The machine to plan for: this one, or that of --machine. BT_E_ARG for a file that is none. */
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
-/* The same, with the devices beside the host. No plan uses them yet. */
+/* The same, with the devices beside the host. */
 BT_MUST_CHECK bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The wishes, with the threads that will be used. */
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
@@ -36,11 +36,14 @@ BT_MUST_CHECK bt_status bt_planning_exact(const bt_cli_options *options, const b
  * asked for beside it does. */
 BT_MUST_CHECK bt_status bt_planning_load(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine,
                                          bt_arena *arena, bt_placed *ret_placed, bt_plan *ret_plan, bt_error *err);
+/* The disk of the model's file, and what is remembered of it, into the machine. */
+void bt_planning_look_at_disk(const bt_cli_options *options, const bt_facts *facts, bt_machine *machine);
 /* For a plan that wishes --mlock, whether the system will allow it: tried, where the plan is for this machine. */
 void bt_planning_lock_text(const bt_cli_options *options, const bt_plan *plan, const bt_machine *machine, bt_text *out);
-/* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
+/* A device in the host's own memory is one pool with two lists of lines: what it takes comes off the host's budget. */
+void bt_planning_share_budget(const bt_offload *offload, bt_budget *budget);
 /* Whether --session, --stats and --plot can be written at the end, asked before the work is done. Nothing is created.
- * BT_E_IO.
- */
+ * BT_E_IO. */
 BT_MUST_CHECK bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err);
+/* A whole file, or standard input for "-", appended to text, whose maximum is the bound. */
 BT_MUST_CHECK bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * running.c: from options to a loaded model with a context, and what was held in the end.
+ * running.c: from options to a loaded model with a context. What it held in the end: running_measure.c.
  *
  *   ggml and llama.cpp started, code brought in -> base measured -> facts -> plan by dry run -> printed
  *   -> refused: exit 3           -> promised (probe/reservations.h) -> loaded -> context -> the command's own work
@@ -14,11 +14,9 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/drafting.h"
-#include "cli/kept.h"
+#include "cli/running_internal.h"
 #include "engine/devices.h"
-#include "engine/price.h"
 #include "plan/plan.h"
-#include "probe/disk.h"
 #include "probe/probe.h"
 #include "probe/reservations.h"
 
@@ -30,11 +28,9 @@
 #define PLAN_TRIES_MAX   8u
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
 #define ARENA_BLOCK      (64u << 10)
-#define REPORT_MAX_BYTES (1u << 20)            /* a plan's text is some kilobytes; its JSON grows with the units */
-#define LEARN_BYTES      (UINT64_C(256) << 20) /* what a trial of the disk reads at the most (store/disk_speed.c) */
-#define LEARN_PER_CENT   10                    /* runs differ by as much */
-#define SENTENCE_BYTES   4096                  /* what the log takes */
-#define BAR_AFTER_NS     UINT64_C(2000000000)  /* docs/interfaces.md: progress on loading over 2 s */
+#define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
+#define SENTENCE_BYTES   4096                 /* what the log takes */
+#define BAR_AFTER_NS     UINT64_C(2000000000) /* docs/interfaces.md: progress on loading over 2 s */
 
 /* ---- signals ---- */
 
@@ -203,10 +199,6 @@ static bool show_progress(uint64_t done, uint64_t total, void *user) {
     return signal_came == 0;
 }
 
-static const char *reader_name(const bt_reader *reader) {
-    return bt_reader_kind_of(reader) == BT_READER_URING ? "io_uring" : "pread";
-}
-
 static bt_reader_kind reader_of(const bt_cli_options *options) {
     static const bt_reader_kind readers[] = {BT_READER_AUTO, BT_READER_URING, BT_READER_PREAD};
     return readers[options->reader];
@@ -246,39 +238,15 @@ static void on_failure(void *user) {
 
 /* ---- locking ---- */
 
-static bool wants_lock(const bt_running *running) {
-    return running->options->wishes.mlock || running->plan.wishes.mlock; /* the second: of --plan */
-}
-
-static void measure_lock(const bt_running *running, bt_locked *ret) {
-    *ret = (bt_locked){0};
-    if (!wants_lock(running)) return;
-    bt_lock_use use;
-    bt_account_lock_use(bt_engine_account(running->engine), &use);
-    bt_os_memory memory;
-    bt_os_memory_read(&memory);
-    bt_locked_make(&use, memory.locked_bytes, bt_os_lock_limit_bytes(), ret);
-}
-
-static void warn_of_lock(bt_running *running, const bt_locked *locked) {
-    bt_text text;
-    bt_text_init(&text, SENTENCE_BYTES);
-    if (!running->lock_warned && bt_report_lock_warning(locked, bt_report_lockable_bytes(&running->plan), &text)) {
-        bt_log(BT_LOG_WARN, "%s", bt_text_str(&text));
-        running->lock_warned = true;
-    }
-    bt_text_done(&text);
-}
-
 /* Pins, ring and caches are there; what graphs add later is locked as it is charged. A run that may not lock goes on:
  * it was promised memory, not that the system keeps it there. */
 static void lock(bt_running *running) {
-    if (!wants_lock(running)) return;
+    if (!bt_running_wants_lock(running)) return;
     bt_account_lock(bt_engine_account(running->engine));
     bt_locked locked;
-    measure_lock(running, &locked);
+    bt_running_measure_lock(running, &locked);
     bt_log(BT_LOG_INFO, "locked %s of %s", BT_SIZE(locked.locked_bytes), BT_SIZE(locked.asked_bytes));
-    warn_of_lock(running, &locked);
+    bt_running_warn_of_lock(running, &locked);
 }
 
 /* ggml decides for itself what it repacks on this processor; a plan may come from another. */
@@ -347,7 +315,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     say_layouts(running);
     const bt_reader *reader = bt_engine_reader(running->engine);
     const char *reason = bt_reader_reason(reader);
-    bt_log(BT_LOG_INFO, "reading with %s%s%s", reader_name(reader), reason[0] ? ": " : "", reason);
+    bt_log(BT_LOG_INFO, "reading with %s%s%s", bt_running_reader_name(reader), reason[0] ? ": " : "", reason);
     bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
     uint32_t n_outputs = (uint32_t)bt_max_u64(outputs(plan->n_ctx, plan->n_ubatch), plan->n_draft + UINT64_C(1));
     bt_session_params session = bt_session_params_of(plan, n_outputs);
@@ -478,182 +446,4 @@ bt_generate_params bt_running_generate_params(const bt_running *running, const c
         .draft = running->draft,
         .always = options->guess_always,
     };
-}
-
-/* ---- measuring ---- */
-
-/* Heap of graphs. Of two models it is not known whose it is: the draft's is what is above the other's plan. */
-static void note_graphs(const bt_running *running, bt_account *account, uint64_t heap_bytes) {
-    bt_account_note(account, BT_LINE_COMPUTE, 0);
-    if (running->draft) {
-        bt_line_use use;
-        bt_account_use(account, BT_LINE_COMPUTE, &use);
-        uint64_t room = bt_sat_sub_u64(running->plan.ledger.bytes[BT_LINE_COMPUTE], use.committed_bytes);
-        uint64_t drafts = bt_sat_sub_u64(heap_bytes, room);
-        bt_account_note(account, BT_LINE_DRAFT_COMPUTE, bt_sat_add_u64(bt_draft_heap_bytes(running->draft), drafts));
-        heap_bytes -= drafts;
-    }
-    bt_account_note(account, BT_LINE_COMPUTE, heap_bytes);
-}
-
-/* Heap that came after loading belongs to the sampler (planned with the logits) and to graphs (compute). */
-static void measure_lines(bt_running *running, bt_measured *measured) {
-    bt_account *account = bt_engine_account(running->engine);
-    uint64_t freed_bytes = running->draft ? bt_draft_freed_bytes(running->draft) : 0;
-    uint64_t loaded_bytes = bt_sat_sub_u64(running->loaded_heap_bytes, freed_bytes);
-    uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(running->engine), loaded_bytes);
-    uint64_t sampler_bytes = bt_min_u64(heap_bytes, bt_price_sampler_bytes(running->facts));
-    bt_account_note(account, BT_LINE_LOGITS, sampler_bytes);
-    heap_bytes -= sampler_bytes;
-    /* Stacks of the workers, and what they touch first, are anonymous pages as the heap is. The dry run, which computes
-     * nothing, did not see them: they are planned on a line of their own. */
-    uint64_t threads_bytes = bt_min_u64(heap_bytes, running->plan.ledger.bytes[BT_LINE_THREADS]);
-    bt_account_note(account, BT_LINE_THREADS, threads_bytes);
-    heap_bytes -= threads_bytes;
-    uint64_t chat_bytes = 0; /* texts and tokens of a conversation: planned on the line staging */
-    if (running->options->wishes.chat)
-        chat_bytes = bt_min_u64(heap_bytes, bt_sat_sub_u64(bt_heap_live_bytes(), running->loaded_own_bytes));
-    if (chat_bytes > 0) bt_account_note(account, BT_LINE_STAGING, chat_bytes);
-    note_graphs(running, account, heap_bytes - chat_bytes);
-    bt_account_measure(account);
-    uint64_t explained = 0;
-    uint64_t explained_now = 0;
-    uint64_t mapped_now = 0;
-    for (int line = 0; line < BT_LINE_COUNT; line++) {
-        bt_line_use *use = &measured->lines[line];
-        bt_account_use(account, (bt_line)line, use);
-        use->planned_bytes = running->plan.ledger.bytes[line]; /* also where there was no budget, and so no cap */
-        explained = bt_sat_add_u64(explained, use->peak_resident_bytes);
-        explained_now = bt_sat_add_u64(explained_now, use->resident_bytes);
-    }
-    /* Lines that lend do not peak together: the most that was mapped at once, and the heap, may be more. */
-    bt_lending lending;
-    bt_account_lending_read(account, &lending);
-    mapped_now = bt_account_mapped_bytes(account);
-    uint64_t heap_now = bt_sat_sub_u64(bt_sat_add_u64(explained_now, lending.resident_bytes), mapped_now);
-    explained = bt_max_u64(explained, bt_sat_add_u64(heap_now, bt_account_peak_mapped_bytes(account)));
-    measured->elastic_peak_bytes = lending.peak_lent_bytes;
-    bt_os_memory memory;
-    bt_os_memory_read(&memory);
-    measured->peak_rss_bytes = memory.peak_rss_bytes.value;
-    measured->major_faults = memory.major_faults.value;
-    measured->residual_bytes = bt_sat_sub_u64(measured->peak_rss_bytes, explained);
-}
-
-void bt_running_measure(bt_running *running, bt_measured *measured) {
-    measure_lines(running, measured);
-    bt_device *device = bt_engine_device(running->engine);
-    bt_device_stats stats;
-    bt_device_stats_read(device, &stats);
-    bt_reader_stats reads;
-    bt_reader_stats_read(bt_engine_reader(running->engine), &reads);
-    bt_pool_report pool;
-    bt_device_pool_report(device, &pool);
-    measured->pool_bytes = pool.pool_bytes;
-    measured->live_bytes = pool.live_bytes;
-    measured->peak_live_bytes = pool.peak_live_bytes;
-    measured->weights_bytes = pool.weights_bytes;
-    for (uint32_t i = 0; running->plan.offload && i < running->plan.offload->split.n_devices; i++)
-        measured->device_bytes[i] = bt_engine_device_held_bytes(running->engine, i);
-    measured->idle_slots = pool.idle_slots;
-    measured->reserved_classes = pool.reserved_classes;
-    measured->load_s = (double)bt_engine_load_read(running->engine)->load_ns / 1e9;
-    measured->passes = bt_session_passes(running->session);
-    measured->streamed_bytes = reads.read_bytes;
-    measured->read_bytes_per_s = reads.busy_ns ? (double)reads.read_bytes * 1e9 / (double)reads.busy_ns : 0.0;
-    (void)snprintf(measured->reader, sizeof measured->reader, "%s", reader_name(bt_engine_reader(running->engine)));
-    (void)snprintf(measured->reader_reason, sizeof measured->reader_reason, "%s",
-                   bt_reader_reason(bt_engine_reader(running->engine)));
-    measured->io_wait_s = (double)stats.wait_ns / 1e9;
-    measured->compute_s = (double)stats.compute_ns / 1e9;
-    bt_experts_stats experts;
-    bt_device_experts_stats_read(device, &experts);
-    measured->expert_hits = experts.hits;
-    measured->expert_misses = experts.misses;
-    measured->expert_guesses = experts.guesses;
-    measured->expert_guesses_used = experts.guesses_used;
-    measured->expert_waves = experts.waves;
-    measured->expert_bytes = experts.read_bytes;
-    measured->expert_wait_s = (double)experts.wait_ns / 1e9;
-    bt_tier_stats tier;
-    bt_device_tier_stats_read(device, &tier);
-    measured->from_page_cache = tier.cached;
-    measured->cached_bytes = reads.cached_bytes;
-    measured->disk_ns_per_mib = tier.disk_ns_per_mib;
-    measured->cached_ns_per_mib = tier.cached_ns_per_mib;
-    bt_elastic_stats elastic;
-    bt_device_elastic_stats_read(device, &elastic);
-    bt_device_layouts_read(device, &measured->layouts);
-    measured->elastic_taken = elastic.taken;
-    measured->elastic_released = elastic.released;
-    measured->schedules_built = stats.schedules_built;
-    measured->schedules_reused = stats.schedules_reused;
-    measure_lock(running, &measured->locked);
-}
-
-void bt_running_warn(bt_running *running, const bt_measured *measured) {
-    warn_of_lock(running, &measured->locked);
-    bt_text text;
-    bt_text_init(&text, SENTENCE_BYTES);
-    if (bt_report_faults_warning(&running->plan, measured, &text)) bt_log(BT_LOG_WARN, "%s", bt_text_str(&text));
-    bt_text_done(&text);
-}
-
-bt_status bt_running_write_stats(const bt_running *running, const bt_measured *measured, const bt_text *text,
-                                 const int32_t *tokens, uint32_t n_tokens, bt_error *err) {
-    char *json = NULL;
-    BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(text),
-                                text->n_bytes, tokens, n_tokens, &json, err));
-    const char *path = running->options->stats_file;
-    FILE *file = fopen(path, "we");
-    bool ok = file && fputs(json, file) >= 0;
-    int sys = errno;
-    if (file && fclose(file) != 0) {
-        ok = false;
-        sys = errno;
-    }
-    bt_heap_free(json);
-    return ok ? BT_OK : bt_fail_sys(err, sys, "stats_file", "cannot write the statistics to %s", path);
-}
-
-void bt_running_print_summary(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet) return;
-    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s",
-                  measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
-                  measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
-                  BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
-    uint64_t n_experts = measured->expert_hits + measured->expert_guesses_used + measured->expert_misses;
-    if (n_experts > 0)
-        (void)fprintf(stderr, ", %.0f %% of experts were there",
-                      100.0 * (double)measured->expert_hits / (double)n_experts);
-    if (measured->from_page_cache) (void)fputs(", from the page cache", stderr);
-    double faults = 0;
-    if (bt_report_faults_per_token(measured, &faults)) (void)fprintf(stderr, ", %.1f major faults a token", faults);
-    (void)fputs("\n", stderr);
-}
-
-void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {
-    if (running->options->quiet) return;
-    bt_text text;
-    bt_text_init(&text, REPORT_MAX_BYTES);
-    bt_report_lines_text(measured, &text);
-    bt_report_devices_text(&running->plan, measured, &text);
-    (void)fputs(bt_text_str(&text), stderr);
-    bt_text_done(&text);
-}
-
-/* A disk was tried out at some moment, perhaps a busy one: what a long run read faster since is remembered instead. */
-static void learn_disk(const bt_running *running, const bt_measured *measured) {
-    bt_disk disk = running->machine.disk;
-    bool is_long = measured->streamed_bytes >= LEARN_BYTES && measured->cached_bytes == 0;
-    double known = (double)disk.bytes_per_s;
-    if (running->options->machine_file || disk.depth == 0 || !is_long) return;
-    if (measured->read_bytes_per_s * 100 <= known * (100 + LEARN_PER_CENT)) return;
-    disk.bytes_per_s = (uint64_t)measured->read_bytes_per_s;
-    bt_disk_keep(&disk);
-}
-
-void bt_running_keep(const bt_running *running, const bt_measured *measured) {
-    learn_disk(running, measured);
-    bt_kept_write(&running->plan, running->facts, &running->machine, measured);
 }
