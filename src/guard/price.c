@@ -19,6 +19,7 @@
 #include "base/size.h"
 #include "guard/rules.h"
 #include "model/roles.h"
+#include "model/types.h"
 #include "plan/companions.h"
 #include "plan/costs.h"
 #include "plan/price.h"
@@ -107,11 +108,37 @@ static const char *draft_devices(bt_guard_prices *p) {
 
 /* ---- weights ---- */
 
-static void sum_tensor(bt_guard_sum *to, const bt_tensor *t) {
+/* Into another layout than the file's, as the CPU's kernels of x86 with AVX2 want it (ggml-cpu/repack.cpp): matrices,
+ * and those of experts. */
+static bool is_repacked(const bt_tensor *t) {
+    static const char *const types[] = {"q4_0", "q4_K", "iq4_nl", "mxfp4"};
+    if (t->block < 0 || t->n_dims < 2 || t->ne[1] % BT_LAYOUT_ROWS != 0) return false;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(bt_type_name(t->type), types[i]) == 0) return true;
+    return false;
+}
+
+/* Devices whose drivers give pinned memory: then weights of the host stand in it or in the file, and are not repacked
+ * (llama_model::load_tensors, make_cpu_buft_list). */
+static bool pins_memory(const bt_pool *pool) {
+    static const char *const names[] = {"CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(pool->name, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+static bool has_pinned_memory(const bt_guard_prices *p) {
+    for (uint32_t i = 0; i < p->n_devices; i++)
+        if (pins_memory(&p->ask.devices[p->devices[i]].pool)) return true;
+    return false;
+}
+
+static void sum_tensor(const bt_guard_prices *p, bt_guard_sum *to, const bt_tensor *t) {
     add(&to->device, bt_sat_add_u64(t->bytes, TENSOR_PADDING_BYTES));
     add(&to->host, t->bytes);
-    if (t->layout != BT_LAYOUT_PLAIN) add(&to->repacked, t->bytes);
-    if (t->n_dims >= 2) to->largest = bt_max_u64(to->largest, t->bytes);
+    bool repacked = p->repacks && is_repacked(t);
+    if (repacked) add(&to->repacked, t->bytes);
+    if (t->n_dims >= 2 && !repacked) to->largest = bt_max_u64(to->largest, t->bytes);
 }
 
 static bool is_loaded(const bt_guard_prices *p, const bt_guard_model *m, const bt_tensor *t) {
@@ -139,22 +166,22 @@ static const char *place_tensor(const bt_guard_prices *p, bt_guard_model *m, con
     case BT_TO_DEVICE:
         return fix_tensor(p, m, t, to.device);
     case BT_TO_HOST:
-        sum_tensor(&s->ruled, t);
+        sum_tensor(p, &s->ruled, t);
         return NULL;
     case BT_TO_MOVABLE:
-        sum_tensor(&s->movable[t->block], t);
+        sum_tensor(p, &s->movable[t->block], t);
         return NULL;
     case BT_TO_LAYER:
         break;
     }
     if (t->block >= 0)
-        sum_tensor(&s->follows[t->block], t);
+        sum_tensor(p, &s->follows[t->block], t);
     else if (t->role == BT_ROLE_TIED) { /* read by rows on the host, and a copy where the head is */
-        sum_tensor(&s->head, t);
+        sum_tensor(p, &s->head, t);
         s->head.host = bt_sat_sub_u64(s->head.host, t->bytes);
-        sum_tensor(&s->tables, t);
+        sum_tensor(p, &s->tables, t);
     } else
-        sum_tensor(bt_tensor_goes_with_head(t) ? &s->head : &s->tables, t);
+        sum_tensor(p, bt_tensor_goes_with_head(t) ? &s->head : &s->tables, t);
     return NULL;
 }
 
@@ -308,6 +335,8 @@ bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_pri
     if (!*ret_reason) *ret_reason = devices_in_use(p);
     if (!*ret_reason) *ret_reason = model_start(p, &p->main, ask->facts, e->cache_k.value, e->cache_v.value);
     if (*ret_reason) return BT_OK;
+    p->mapped = is_mapped(e);
+    p->repacks = e->repack.value != 0 && (!has_pinned_memory(p) || e->no_host.value != 0);
     p->has_mtp = (e->drafters & (1u << BT_DRAFTER_MTP)) != 0 && ask->facts->n_block_all > ask->facts->n_block;
     p->main.n_devices = p->n_devices;
     for (uint32_t i = 0; i < p->n_devices; i++)
@@ -318,8 +347,6 @@ bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_pri
     if (!*ret_reason) BT_TRY(make_mmproj(p, ret_reason));
     if (*ret_reason) return BT_OK;
     make_mtp(p);
-    p->mapped = is_mapped(e);
-    p->repacks = e->repack.value != 0 && (p->n_devices == 0 || e->no_host.value != 0);
     *ret = p;
     return BT_OK;
 }

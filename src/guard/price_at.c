@@ -53,12 +53,19 @@ static uint64_t cost_at(const bt_guard_model *m, const bt_cost *cost, uint32_t n
     return bt_max_u64(bytes, cost->floor_bytes);
 }
 
-static uint64_t graph_at(const bt_guard_model *m, uint32_t n_ctx, bool with_head) {
-    uint64_t graph = cost_at(m, &m->graph, n_ctx);
+/* With what is copied of the host's weights, beside a block's results. Logits of every token, with three rows of the
+ * stream (research notes, llama.cpp 3.2 and 3.3), come when those are gone; but where splits alternate between the
+ * device and the host, their inputs are still there. */
+static uint64_t graph_with(const bt_guard_model *m, uint32_t n_ctx, bool with_head, uint64_t copied) {
+    uint64_t graph = bt_sat_add_u64(cost_at(m, &m->graph, n_ctx), copied);
     if (!m->many_rows || !with_head) return graph;
-    /* logits of every token beside three rows of the stream (research notes, llama.cpp 3.2 and 3.3) */
     uint64_t row = bt_sat_add_u64(m->facts->n_vocab, UINT64_C(3) * m->facts->n_embd);
-    return bt_max_u64(graph, bt_sat_mul_u64(F32 * m->n_ubatch, row));
+    uint64_t logits = bt_sat_mul_u64(F32 * m->n_ubatch, row);
+    return copied > 0 ? bt_sat_add_u64(logits, graph) : bt_max_u64(graph, logits);
+}
+
+static uint64_t graph_at(const bt_guard_model *m, uint32_t n_ctx, bool with_head) {
+    return graph_with(m, n_ctx, with_head, 0);
 }
 
 static uint64_t block_kv(const bt_guard_model *m, uint32_t block, uint32_t n_ctx) {
@@ -119,20 +126,27 @@ typedef struct lines {
     bt_guard_line weights, kv, compute;
 } lines;
 
+/* Of the blocks' weights, what the host has. */
+typedef struct on_host {
+    bool any;
+    uint64_t largest; /* matrix that a device could compute with */
+} on_host;
+
 static void host_weights(const bt_guard_prices *p, const bt_guard_sum *of, bt_guard_line line, bt_guard_price *ret) {
-    uint64_t firm = !p->mapped ? of->host : p->repacks ? of->repacked : 0;
+    uint64_t firm = p->mapped ? of->repacked : of->host;
     add(&ret->host.bytes[line], firm);
-    add(&ret->host.bytes[BT_GUARD_MAPPED], bt_sat_sub_u64(of->host, p->mapped && p->repacks ? 0 : firm));
+    if (p->mapped) add(&ret->host.bytes[BT_GUARD_MAPPED], of->host);
 }
 
 static void put_sum(const bt_guard_prices *p, const bt_guard_sum *of, uint32_t device, bt_guard_line line,
-                    uint64_t *largest, bt_guard_price *ret) {
+                    on_host *host, bt_guard_price *ret) {
     if (device != BT_NO_DEVICE) {
         add(&ret->devices[device].bytes[line], of->device);
         return;
     }
     host_weights(p, of, line, ret);
-    *largest = bt_max_u64(*largest, of->largest);
+    host->any = host->any || of->host > 0;
+    host->largest = bt_max_u64(host->largest, of->largest);
 }
 
 static bool has_layer(const dealt *d, uint32_t n, uint32_t device) {
@@ -141,57 +155,65 @@ static bool has_layer(const dealt *d, uint32_t n, uint32_t device) {
     return false;
 }
 
-/* Blocks of one model with their experts and caches. ret_largest: the largest matrix of a block on the host. */
+/* Blocks of one model with their experts and caches. */
 static void put_blocks(const bt_guard_prices *p, const bt_guard_model *m, const dealt *d, const bt_placement *placement,
-                       lines to, uint64_t *ret_largest, bt_guard_price *ret) {
+                       lines to, on_host *host, bt_guard_price *ret) {
     for (uint32_t b = 0; b < m->facts->n_block_all; b++) {
         const bool unused = m->sums.unused[b];
         bt_guard_line weights = unused ? BT_GUARD_MTP : to.weights;
         bool moved = m == &p->main && b < placement->n_cpu_moe;
-        put_sum(p, &m->sums.follows[b], d->device[b], weights, ret_largest, ret);
-        put_sum(p, &m->sums.movable[b], moved ? BT_NO_DEVICE : d->device[b], weights, ret_largest, ret);
+        put_sum(p, &m->sums.follows[b], d->device[b], weights, host, ret);
+        put_sum(p, &m->sums.movable[b], moved ? BT_NO_DEVICE : d->device[b], weights, host, ret);
         uint64_t kv = block_kv(m, b, placement->n_ctx);
         bool on_device = d->device[b] != BT_NO_DEVICE && m->kv_offload;
         add(on_device ? &ret->devices[d->device[b]].bytes[to.kv] : &ret->host.bytes[to.kv], kv);
         if (m == &p->main && !unused && d->device[b] != BT_NO_DEVICE) ret->devices[d->device[b]].n_blocks++;
         if (m == &p->main && !unused && d->device[b] == BT_NO_DEVICE) ret->host.n_blocks++;
     }
-    put_sum(p, &m->sums.ruled, BT_NO_DEVICE, to.weights, ret_largest, ret);
+    put_sum(p, &m->sums.ruled, BT_NO_DEVICE, to.weights, host, ret);
     host_weights(p, &m->sums.tables, to.weights, ret);
     for (uint32_t i = 0; i < p->n_devices; i++)
         add(&ret->devices[i].bytes[to.weights], m->sums.fixed[i]);
 }
 
+/* What of the host's weights a device computes with: the largest matrix of a block, and, where logits are asked of
+ * every token, the head. */
+static uint64_t copied_bytes(const bt_guard_model *m, bool head_on_host, uint64_t largest) {
+    return m->many_rows && head_on_host ? bt_max_u64(largest, m->sums.head.device) : largest;
+}
+
 static void put_graphs(const bt_guard_prices *p, const bt_guard_model *m, const dealt *d, uint32_t n_ctx,
-                       bt_guard_line line, uint64_t largest, bt_guard_price *ret) {
+                       bt_guard_line line, on_host host, bt_guard_price *ret) {
     uint32_t n = m->facts->n_block_all + 1;
     const bt_effective *e = p->ask.effective;
-    bool offloads = e->op_offload.value != 0 && m->n_ubatch >= OFFLOAD_BATCH && largest > 0;
+    bool head_on_host = d->device[n - 1] == BT_NO_DEVICE;
+    bool computes = has_layer(d, n, BT_NO_DEVICE) || host.any;
+    uint64_t copied = copied_bytes(m, head_on_host, host.largest);
+    bool offloads = e->op_offload.value != 0 && m->n_ubatch >= OFFLOAD_BATCH && copied > 0;
     bool pipelined = m->n_devices > 1 && d->device[0] != BT_NO_DEVICE && e->split_mode.value == BT_SPLIT_LAYER;
     uint64_t mask = bt_sat_mul_u64(2 * (uint64_t)m->n_ubatch, n_ctx);
     uint64_t inputs = bt_sat_add_u64(mask, F32 * m->n_ubatch * m->facts->n_embd);
     for (uint32_t i = 0; i < m->n_devices; i++) {
         uint32_t device = m->devices[i];
         bool used = has_layer(d, n, device) || m->sums.fixed[device] > 0;
+        bool helps = i == 0 && offloads;
         uint64_t *to = &ret->devices[device].bytes[line];
-        if (used || (i == 0 && offloads)) add(to, graph_at(m, n_ctx, d->device[n - 1] == device));
-        if (i == 0 && offloads) add(to, largest);
+        bool with_head = d->device[n - 1] == device || (helps && head_on_host);
+        if (used || helps) add(to, graph_with(m, n_ctx, with_head, helps ? copied : 0));
         if (used && pipelined) add(to, bt_sat_mul_u64(INPUT_COPIES, inputs));
     }
-    bool computes = has_layer(d, n, BT_NO_DEVICE) || largest > 0;
     uint64_t all = cost_at(m, &m->all, n_ctx);
     if (!computes) all = bt_sat_add_u64(bt_sat_sub_u64(all, cost_at(m, &m->graph, n_ctx)), inputs);
-    if (computes && d->device[n - 1] == BT_NO_DEVICE && m->many_rows)
-        add(&all, bt_sat_sub_u64(graph_at(m, n_ctx, true), graph_at(m, n_ctx, false)));
+    if (head_on_host && m->many_rows) add(&all, bt_sat_sub_u64(graph_at(m, n_ctx, true), graph_at(m, n_ctx, false)));
     add(&ret->host.bytes[line], all);
 }
 
 static void put_model(const bt_guard_prices *p, const bt_guard_model *m, const bt_placement *placement,
                       uint32_t n_gpu_layers, lines to, dealt *d, bt_guard_price *ret) {
-    uint64_t largest = 0;
+    on_host host = {0};
     uint32_t n = m->facts->n_block_all + 1;
     deal(p, m, placement, n_gpu_layers, d);
-    put_blocks(p, m, d, placement, to, &largest, ret);
+    put_blocks(p, m, d, placement, to, &host, ret);
     uint32_t head = d->device[n - 1];
     if (head != BT_NO_DEVICE) {
         add(&ret->devices[head].bytes[to.weights], m->sums.head.device);
@@ -200,7 +222,7 @@ static void put_model(const bt_guard_prices *p, const bt_guard_model *m, const b
         host_weights(p, &m->sums.head, to.weights, ret);
         if (m == &p->main) ret->host.head = true;
     }
-    put_graphs(p, m, d, placement->n_ctx, to.compute, largest, ret);
+    put_graphs(p, m, d, placement->n_ctx, to.compute, host, ret);
 }
 
 /* Of the model's own prediction blocks the cache and the graph; their weights are there already. */

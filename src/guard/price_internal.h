@@ -10,8 +10,8 @@
 /* Bytes of some tensors, as a device holds them and as the host does. */
 typedef struct bt_guard_sum {
     uint64_t device, host;
-    uint64_t repacked; /* of the host's: what the CPU has another layout for, a copy of its own */
-    uint64_t largest;  /* matrix */
+    uint64_t repacked; /* of the host's: a copy in another layout, beside the file's */
+    uint64_t largest;  /* matrix that a device could compute with where it stands: none that is repacked */
 } bt_guard_sum;
 
 /* One model file: the model itself, or its draft. */
@@ -22,7 +22,6 @@ typedef struct bt_guard_sums {
     bt_guard_sum head;          /* goes with the layer behind the last block */
     bt_guard_sum tables, ruled; /* of the host: read by rows; by a rule */
     uint64_t fixed[BT_POOL_MAX];
-    uint64_t fixed_largest;
 } bt_guard_sums;
 
 typedef struct bt_guard_model {

@@ -482,6 +482,26 @@ static void over_target(void **state) {
     assert_non_null(strstr(d->reason, "over the target"));
 }
 
+/* An arena that is too small is a failure, not a decision; nothing of the expressions is lost. */
+static void no_memory(void **state) {
+    (void)state;
+    bt_error err = {0};
+    kit_device(&g, "Vulkan0", gib(10));
+    kit_read(&g, "llama-server -m x.gguf -ngl 99 -c 131072 --fit off -ot 'blk.1=CPU'");
+    uint32_t n_failed = 0;
+    for (uint64_t max_bytes = 16384; max_bytes < UINT64_C(1) << 20; max_bytes += 16384) {
+        bt_arena *small = bt_arena_open(max_bytes, 4096);
+        assert_non_null(small);
+        g.ask.price.arena = small;
+        bt_status status = bt_guard_place(&g.ask, &g.decision, &err);
+        if (status != BT_OK) assert_int_equal(status, BT_E_NOMEM);
+        n_failed += status != BT_OK;
+        bt_arena_close(small);
+    }
+    assert_in_range(n_failed, 1, 40);
+    g.ask.price.arena = g.arena;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(derived_dense, start, stop),
@@ -508,6 +528,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(refusal_suggests, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests_types, start, stop),
         cmocka_unit_test_setup_teardown(over_target, start, stop),
+        cmocka_unit_test_setup_teardown(no_memory, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,7 @@ static void host_memory(void **state) {
     assert_true(price.prompt_cache_no_limit);
     /* without a device that pins memory weights are copied into another layout, and their pages stay */
     for (uint32_t i = 0; i < dense.facts.n_tensors; i++)
-        if (dense.tensors[i].block >= 0) dense.tensors[i].layout = BT_LAYOUT_REPLACED;
+        if (dense.tensors[i].block >= 0) dense.tensors[i].type = 2; /* q4_0 */
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1");
     assert_int_equal(host(BT_GUARD_WEIGHTS), 0);
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --no-host");
@@ -229,6 +229,9 @@ static void host_memory(void **state) {
     assert_int_equal(host(BT_GUARD_MAPPED), 624 * KIT_MIB);
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --no-host --no-repack");
     assert_int_equal(host(BT_GUARD_WEIGHTS), 0);
+    (void)strcpy(g.devices[0].pool.name, "RPC0");
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1");
+    assert_int_equal(host(BT_GUARD_WEIGHTS), 368 * KIT_MIB);
 }
 
 static void checkpoints(void **state) {
