@@ -275,24 +275,34 @@ static bool try_trim(const bt_guard_search *s, bt_guard_decision *ret) {
 
 /* One more step down; false: there is none. */
 static bool step_down(const bt_guard_search *s, bool experts, bt_placement *placement) {
-    if (experts) return placement->n_cpu_moe++ < s->ask->price.facts->n_block_all;
-    if (placement->n_gpu_layers == 0) return false;
-    placement->n_gpu_layers--;
+    uint32_t *n = experts ? &placement->n_cpu_moe : &placement->n_gpu_layers;
+    if (*n == (experts ? s->ask->price.facts->n_block_all : 0)) return false;
+    *n = experts ? *n + 1 : *n - 1;
     return true;
 }
 
-/* The most that fits of what the command line has on devices; false: not even the least does, which is what after and
- * price_after then are. */
-static bool try_offload(const bt_guard_search *s, bt_guard_decision *ret) {
-    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
-    bt_placement at = s->baked;
-    ret->after = s->baked;
-    bt_guard_prices_at(s->prices, &ret->after, &ret->price_after);
+static bool walk_down(const bt_guard_search *s, bool experts, bt_guard_decision *ret) {
+    bt_placement at = ret->after;
     while (step_down(s, experts, &at)) {
         ret->after = at;
         if (bt_guard_try(s, &ret->after, &ret->price_after)) return true;
     }
     return false;
+}
+
+static double floor_of(const bt_guard_settings *settings) {
+    if (settings->degrade || settings->min_gpu_fraction < 0) return 0;
+    return settings->min_gpu_fraction > 0 ? settings->min_gpu_fraction : BT_GUARD_FRACTION_DEFAULT;
+}
+
+/* The most that fits of what the command line has on devices; false: not even the least does, which is what after and
+ * price_after then are. A mixture's layers follow its experts only where no floor would refuse the result. */
+static bool try_offload(const bt_guard_search *s, bt_guard_decision *ret) {
+    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
+    ret->after = s->baked;
+    bt_guard_prices_at(s->prices, &ret->after, &ret->price_after);
+    if (walk_down(s, experts, ret)) return true;
+    return experts && floor_of(&s->ask->settings) <= 0 && walk_down(s, false, ret);
 }
 
 static void refuse_vram(const bt_guard_search *s, bt_guard_decision *ret) {
@@ -321,11 +331,6 @@ static void refuse_ram(const bt_guard_search *s, bool moved, bt_guard_decision *
     (void)snprintf(ret->reason, sizeof ret->reason, "insufficient memory: %.120s needs %s of the host%s, which has %s",
                    file_of(s), BT_SIZE(bt_guard_host_base(s, &ret->price_after, moved)),
                    moved ? " for what does not fit on devices" : "", BT_SIZE(s->ask->settings.host_free_bytes.value));
-}
-
-static double floor_of(const bt_guard_settings *settings) {
-    if (settings->degrade || settings->min_gpu_fraction < 0) return 0;
-    return settings->min_gpu_fraction > 0 ? settings->min_gpu_fraction : BT_GUARD_FRACTION_DEFAULT;
 }
 
 /* Layers or experts to the host, or the refusal of it. */

@@ -77,25 +77,30 @@ static bt_status suggest_ubatch(const bt_guard_search *s, bt_guard_decision *ret
     return BT_OK;
 }
 
+/* Less on devices than the floor allows, which no floor refuses once it stands in the command line. Of a mixture first
+ * experts, then layers as well. */
 static void suggest_offload(const bt_guard_search *s, bt_guard_decision *ret) {
-    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
     uint32_t n_block_all = s->ask->price.facts->n_block_all;
+    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
     bt_placement at = s->baked;
+    bt_guard_price price;
     for (;;) {
-        bt_guard_price price;
-        if (experts ? at.n_cpu_moe >= n_block_all : at.n_gpu_layers == 0) return;
-        if (experts)
+        if (experts && at.n_cpu_moe < n_block_all)
             at.n_cpu_moe++;
-        else
+        else if (at.n_gpu_layers > 0)
             at.n_gpu_layers--;
+        else
+            return;
         bt_placement trial = at;
-        if (!bt_guard_try(s, &trial, &price)) continue;
-        if (!bt_guard_host_holds(s, &price, true)) return;
-        bt_change *change = change_add(ret, experts ? "--n-cpu-moe" : "-ngl", price.device_bytes);
-        if (change)
-            (void)snprintf(change->value, sizeof change->value, "%" PRIu32, experts ? at.n_cpu_moe : at.n_gpu_layers);
-        return;
+        if (bt_guard_try(s, &trial, &price)) break;
     }
+    if (!bt_guard_host_holds(s, &price, true)) return;
+    bt_change *change = change_add(ret, experts ? "--n-cpu-moe" : "-ngl", price.device_bytes);
+    if (!change) return;
+    if (experts && at.n_gpu_layers < s->baked.n_gpu_layers)
+        (void)snprintf(change->value, sizeof change->value, "%" PRIu32 " -ngl %" PRIu32, at.n_cpu_moe, at.n_gpu_layers);
+    else
+        (void)snprintf(change->value, sizeof change->value, "%" PRIu32, experts ? at.n_cpu_moe : at.n_gpu_layers);
 }
 
 bt_status bt_guard_suggest(const bt_guard_search *s, bt_guard_decision *ret, bt_error *err) {

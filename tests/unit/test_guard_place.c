@@ -129,8 +129,10 @@ static void derived_mixture(void **state) {
     /* a number that stands there is raised where it stands, as it is spelled (G10) */
     holds("llama-server -ncmoe 12 -m x.gguf -ngl 99 -c 32768 -np 1", 14, BT_GUARD_OFFLOADED,
           "-ncmoe 20 -m x.gguf -ngl 99 -c 32768 -np 1");
-    /* all experts are with the host: layers are left */
+    /* all experts are with the host: layers are left; below the floor they are not asked for */
     g.ask.settings.min_gpu_fraction = -1;
+    holds("llama-server " MIXTURE, 4, BT_GUARD_OFFLOADED, "-m x.gguf -ngl 40 -c 32768 -np 1 --n-cpu-moe 48");
+    holds("llama-server " MIXTURE, 4.81, BT_GUARD_OFFLOADED, "-m x.gguf -ngl 99 -c 32768 -np 1 --n-cpu-moe 48");
     holds("llama-server -m x.gguf -ngl 99 -c 32768 -np 1 -cmoe", 3.6, BT_GUARD_OFFLOADED,
           "-m x.gguf -ngl 36 -c 32768 -np 1 -cmoe");
 }
@@ -382,7 +384,7 @@ static void host_caches_are_trimmed(void **state) {
     (void)state;
     g.ask.settings.host_free_bytes = (bt_known){true, 4 * KIT_GIB};
     holds("llama-server -m x.gguf -ngl 99 -c 4096 -np 1", 14, BT_GUARD_TRIMMED,
-          "-m x.gguf -ngl 99 -c 4096 -np 1 --cache-ram 4019");
+          "-m x.gguf -ngl 99 -c 4096 -np 1 --cache-ram 4022");
     assert_true(g.decision.price_after.host_firm_bytes <= 4 * KIT_GIB);
     assert_true(g.decision.price_after.host_firm_bytes > 4 * KIT_GIB - 2 * KIT_MIB);
     holds("llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -cram 100", 14, BT_GUARD_UNCHANGED,
@@ -392,7 +394,7 @@ static void host_caches_are_trimmed(void **state) {
     g.ask.settings.host_is_budget = true;
     decide("llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -cram -1", 14);
     assert_int_equal(g.decision.kind, BT_GUARD_TRIMMED);
-    assert_int_equal(g.decision.after.cache_ram_mib, 4019);
+    assert_int_equal(g.decision.after.cache_ram_mib, 4022);
 }
 
 /* Windows in every block: 1536 cells of 4 KiB in 32 blocks, 192 MiB for each of 32 checkpoints. */
@@ -458,6 +460,18 @@ static void refusal_suggests(void **state) {
         assert_int_equal(decide(words, 13)->kind, BT_GUARD_UNCHANGED);
         assert_int_equal(g.decision.price_after.device_bytes, d.changes[i].need_bytes);
     }
+}
+
+/* Of a mixture first experts, then layers as well. */
+static void refusal_suggests_both(void **state) {
+    (void)state;
+    g.ask.price.facts = &mixture.facts;
+    refused("llama-server " MIXTURE, 4, "insufficient_vram");
+    const bt_change *last = &g.decision.changes[g.decision.n_changes - 1];
+    assert_string_equal(last->flag, "--n-cpu-moe");
+    assert_string_equal(last->value, "48 -ngl 40");
+    decide("llama-server " MIXTURE " --n-cpu-moe 48 -ngl 40", 4);
+    assert_int_equal(g.decision.kind, BT_GUARD_UNCHANGED);
 }
 
 static void refusal_suggests_types(void **state) {
@@ -526,6 +540,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(host_is_a_pool, start, stop),
         cmocka_unit_test_setup_teardown(host_shared, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests, start, stop),
+        cmocka_unit_test_setup_teardown(refusal_suggests_both, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests_types, start, stop),
         cmocka_unit_test_setup_teardown(over_target, start, stop),
         cmocka_unit_test_setup_teardown(no_memory, start, stop),
