@@ -261,16 +261,32 @@ static bool may_trim(const bt_effective *e) {
     return e->ctx.value > 0 && (e->ctx.by.origin != BT_FROM_DEFAULT && e->ctx.by.origin != BT_FROM_PROGRAM);
 }
 
+/* The largest context that is whole steps below the baked one, no less than least, and fits. Less context never takes
+ * more, so that halves can be left out: a command line may name one of two billion tokens. */
+bool bt_guard_try_ctx(const bt_guard_search *s, uint32_t least, bt_placement *ret, bt_guard_price *ret_price) {
+    uint64_t low = 1, high = (s->baked.n_ctx - bt_min_u64(least, s->baked.n_ctx)) / s->ctx_step;
+    bool found = false;
+    while (low <= high) {
+        uint64_t cut = low + (high - low) / 2;
+        bt_placement at = s->baked;
+        bt_guard_price price;
+        at.n_ctx = s->baked.n_ctx - (uint32_t)(cut * s->ctx_step);
+        if (bt_guard_try(s, &at, &price) && bt_guard_host_holds(s, &price, false)) {
+            *ret = at;
+            *ret_price = price;
+            found = true;
+            high = cut - 1;
+        } else {
+            low = cut + 1;
+        }
+    }
+    return found;
+}
+
 static bool try_trim(const bt_guard_search *s, bt_guard_decision *ret) {
     uint32_t least = (uint32_t)(CTX_FLOOR * s->baked.n_ctx);
-    if (!may_trim(s->ask->price.effective)) return false;
-    for (uint64_t cut = s->ctx_step; cut < s->baked.n_ctx && s->baked.n_ctx - cut >= least; cut += s->ctx_step) {
-        ret->after = s->baked;
-        ret->after.n_ctx = s->baked.n_ctx - (uint32_t)cut;
-        if (bt_guard_try(s, &ret->after, &ret->price_after) && bt_guard_host_holds(s, &ret->price_after, false))
-            return true;
-    }
-    return false;
+    return may_trim(s->ask->price.effective) &&
+           bt_guard_try_ctx(s, (uint32_t)bt_max_u64(least, 1), &ret->after, &ret->price_after);
 }
 
 /* One more step down; false: there is none. */

@@ -13,6 +13,7 @@
 #define TYPE_F16     1
 #define TYPE_Q8_0    8
 #define UBATCH_LEAST 64
+#define CTX_LEAST    1024u /* tokens: with less nobody does anything */
 
 static bool fits(const bt_guard_search *s, bt_placement *placement, bt_guard_price *ret_price) {
     return bt_guard_try(s, placement, ret_price) && bt_guard_host_holds(s, ret_price, false);
@@ -27,15 +28,11 @@ static bt_change *change_add(bt_guard_decision *ret, const char *flag, uint64_t 
 }
 
 static void suggest_ctx(const bt_guard_search *s, bt_guard_decision *ret) {
-    for (uint32_t ctx = s->baked.n_ctx / s->ctx_step * s->ctx_step; ctx >= s->ctx_step; ctx -= s->ctx_step) {
-        bt_placement at = s->baked;
-        bt_guard_price price;
-        at.n_ctx = ctx;
-        if (ctx >= s->baked.n_ctx || !fits(s, &at, &price)) continue;
-        bt_change *change = change_add(ret, "-c", price.device_bytes);
-        if (change) (void)snprintf(change->value, sizeof change->value, "%" PRIu32, ctx);
-        return;
-    }
+    bt_placement at;
+    bt_guard_price price;
+    if (!bt_guard_try_ctx(s, CTX_LEAST, &at, &price)) return;
+    bt_change *change = change_add(ret, "-c", price.device_bytes);
+    if (change) (void)snprintf(change->value, sizeof change->value, "%" PRIu32, at.n_ctx);
 }
 
 /* The same command line with another setting. */
