@@ -137,6 +137,32 @@ static void derived_mixture(void **state) {
           "-m x.gguf -ngl 36 -c 32768 -np 1 -cmoe");
 }
 
+/* Just as much is enough, of a device and in all; a byte less is not. */
+static void to_the_byte(void **state) {
+    (void)state;
+    uint64_t need = decide("llama-server " DENSE, 20)->price_before.device_bytes;
+    g.devices[0].pool.free_bytes = need;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.devices[0].pool.free_bytes = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    g.devices[0].pool.free_bytes = 20 * KIT_GIB;
+    g.ask.settings.target_bytes.value = need;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.ask.settings.target_bytes.value = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    g.ask.settings.target_bytes.known = false;
+    g.devices[0].target_bytes = (bt_known){true, need};
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.devices[0].target_bytes.value = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    uint64_t firm = g.decision.price_before.host_firm_bytes - g.decision.price_before.host.bytes[BT_GUARD_PROMPT_CACHE];
+    g.devices[0].target_bytes.known = false;
+    g.ask.settings.host_free_bytes = (bt_known){true, firm};
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE " -cram 0")->kind, BT_GUARD_UNCHANGED);
+    g.ask.settings.host_free_bytes.value = firm - 1;
+    assert_int_not_equal(kit_decide(&g, "llama-server " DENSE " -cram 0")->kind, BT_GUARD_UNCHANGED);
+}
+
 /* T10: down from where it fits, by a tenth each, to the first layer that would be lost. */
 static void t10_trim_before_layers(void **state) {
     (void)state;
@@ -521,6 +547,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(derived_dense, start, stop),
         cmocka_unit_test_setup_teardown(derived_dense_without_floor, start, stop),
         cmocka_unit_test_setup_teardown(derived_mixture, start, stop),
+        cmocka_unit_test_setup_teardown(to_the_byte, start, stop),
         cmocka_unit_test_setup_teardown(t10_trim_before_layers, start, stop),
         cmocka_unit_test_setup_teardown(g5_fail_open, start, stop),
         cmocka_unit_test_setup_teardown(g5_nothing_is_known, start, stop),
