@@ -261,38 +261,64 @@ static bool may_trim(const bt_effective *e) {
     return e->ctx.value > 0 && (e->ctx.by.origin != BT_FROM_DEFAULT && e->ctx.by.origin != BT_FROM_PROGRAM);
 }
 
+/* The largest context that is whole steps below the baked one, no less than least, and fits. Less context never takes
+ * more, so that halves can be left out: a command line may name one of two billion tokens. */
+bool bt_guard_try_ctx(const bt_guard_search *s, uint32_t least, bt_placement *ret, bt_guard_price *ret_price) {
+    uint64_t low = 1, high = (s->baked.n_ctx - bt_min_u64(least, s->baked.n_ctx)) / s->ctx_step;
+    bool found = false;
+    while (low <= high) {
+        uint64_t cut = low + (high - low) / 2;
+        bt_placement at = s->baked;
+        bt_guard_price price;
+        at.n_ctx = s->baked.n_ctx - (uint32_t)(cut * s->ctx_step);
+        if (bt_guard_try(s, &at, &price) && bt_guard_host_holds(s, &price, false)) {
+            *ret = at;
+            *ret_price = price;
+            found = true;
+            high = cut - 1;
+        } else {
+            low = cut + 1;
+        }
+    }
+    return found;
+}
+
 static bool try_trim(const bt_guard_search *s, bt_guard_decision *ret) {
     uint32_t least = (uint32_t)(CTX_FLOOR * s->baked.n_ctx);
-    if (!may_trim(s->ask->price.effective)) return false;
-    for (uint64_t cut = s->ctx_step; cut < s->baked.n_ctx && s->baked.n_ctx - cut >= least; cut += s->ctx_step) {
-        ret->after = s->baked;
-        ret->after.n_ctx = s->baked.n_ctx - (uint32_t)cut;
-        if (bt_guard_try(s, &ret->after, &ret->price_after) && bt_guard_host_holds(s, &ret->price_after, false))
-            return true;
-    }
-    return false;
+    return may_trim(s->ask->price.effective) &&
+           bt_guard_try_ctx(s, (uint32_t)bt_max_u64(least, 1), &ret->after, &ret->price_after);
 }
 
 /* One more step down; false: there is none. */
 static bool step_down(const bt_guard_search *s, bool experts, bt_placement *placement) {
-    if (experts) return placement->n_cpu_moe++ < s->ask->price.facts->n_block_all;
-    if (placement->n_gpu_layers == 0) return false;
-    placement->n_gpu_layers--;
+    uint32_t *n = experts ? &placement->n_cpu_moe : &placement->n_gpu_layers;
+    if (*n == (experts ? s->ask->price.facts->n_block_all : 0)) return false;
+    *n = experts ? *n + 1 : *n - 1;
     return true;
 }
 
-/* The most that fits of what the command line has on devices; false: not even the least does, which is what after and
- * price_after then are. */
-static bool try_offload(const bt_guard_search *s, bt_guard_decision *ret) {
-    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
-    bt_placement at = s->baked;
-    ret->after = s->baked;
-    bt_guard_prices_at(s->prices, &ret->after, &ret->price_after);
+static bool walk_down(const bt_guard_search *s, bool experts, bt_guard_decision *ret) {
+    bt_placement at = ret->after;
     while (step_down(s, experts, &at)) {
         ret->after = at;
         if (bt_guard_try(s, &ret->after, &ret->price_after)) return true;
     }
     return false;
+}
+
+static double floor_of(const bt_guard_settings *settings) {
+    if (settings->degrade || settings->min_gpu_fraction < 0) return 0;
+    return settings->min_gpu_fraction > 0 ? settings->min_gpu_fraction : BT_GUARD_FRACTION_DEFAULT;
+}
+
+/* The most that fits of what the command line has on devices; false: not even the least does, which is what after and
+ * price_after then are. A mixture's layers follow its experts only where no floor would refuse the result. */
+static bool try_offload(const bt_guard_search *s, bt_guard_decision *ret) {
+    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
+    ret->after = s->baked;
+    bt_guard_prices_at(s->prices, &ret->after, &ret->price_after);
+    if (walk_down(s, experts, ret)) return true;
+    return experts && floor_of(&s->ask->settings) <= 0 && walk_down(s, false, ret);
 }
 
 static void refuse_vram(const bt_guard_search *s, bt_guard_decision *ret) {
@@ -321,11 +347,6 @@ static void refuse_ram(const bt_guard_search *s, bool moved, bt_guard_decision *
     (void)snprintf(ret->reason, sizeof ret->reason, "insufficient memory: %.120s needs %s of the host%s, which has %s",
                    file_of(s), BT_SIZE(bt_guard_host_base(s, &ret->price_after, moved)),
                    moved ? " for what does not fit on devices" : "", BT_SIZE(s->ask->settings.host_free_bytes.value));
-}
-
-static double floor_of(const bt_guard_settings *settings) {
-    if (settings->degrade || settings->min_gpu_fraction < 0) return 0;
-    return settings->min_gpu_fraction > 0 ? settings->min_gpu_fraction : BT_GUARD_FRACTION_DEFAULT;
 }
 
 /* Layers or experts to the host, or the refusal of it. */

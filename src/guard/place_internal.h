@@ -31,5 +31,8 @@ uint64_t bt_guard_host_base(const bt_guard_search *s, const bt_guard_price *pric
 /* A placement whose devices hold it, with other shares or another main device if it must be and may be. */
 bool bt_guard_try(const bt_guard_search *s, bt_placement *placement, bt_guard_price *ret_price);
 
+/* The largest context below the baked one, by whole steps, that is no less than least and fits; false: none. */
+bool bt_guard_try_ctx(const bt_guard_search *s, uint32_t least, bt_placement *ret, bt_guard_price *ret_price);
+
 /* Changes of the command line that would do, into a refusal. */
 BT_MUST_CHECK bt_status bt_guard_suggest(const bt_guard_search *s, bt_guard_decision *ret, bt_error *err);

@@ -21,8 +21,10 @@
 #define CUDA_CONTEXT_BYTES (450 * MIB)
 /* llama-server without a model (research notes, llama.cpp: measured). */
 #define PROCESS_BYTES (40 * MIB)
-/* Maps of a vocabulary: 100 to 200 bytes for a token, and 100 for a merge (research notes, llama.cpp 3.4). */
-#define VOCAB_TOKEN_BYTES UINT64_C(300)
+/* Maps of a vocabulary: 100 to 200 bytes for a token, and 100 for a merge (research notes, llama.cpp 3.4). Vocabularies
+ * of byte pairs have about as many merges as tokens, others none. */
+#define VOCAB_TOKEN_BYTES UINT64_C(200)
+#define VOCAB_MERGE_BYTES UINT64_C(100)
 /* Batches from this size on are computed on a device though their weights are the host's (ggml-cuda.cu, offload_op). */
 #define OFFLOAD_BATCH 32u
 /* Copies of inputs where devices work one after another on several batches (GGML_SCHED_MAX_COPIES), less the one that
@@ -286,6 +288,16 @@ static uint64_t output_bytes(const bt_guard_prices *p) {
     return bt_sat_mul_u64(row, rows);
 }
 
+static uint64_t vocab_bytes(const bt_facts *facts) {
+    bool has_merges = facts->tokenizer && strcmp(facts->tokenizer, "gpt2") == 0;
+    uint64_t token = VOCAB_TOKEN_BYTES + (has_merges ? VOCAB_MERGE_BYTES : 0);
+    return bt_sat_mul_u64(token, facts->n_vocab);
+}
+
+static uint64_t process_bytes(const bt_facts *facts) {
+    return bt_sat_add_u64(PROCESS_BYTES, vocab_bytes(facts));
+}
+
 static uint64_t total(const bt_guard_pool_price *pool) {
     uint64_t sum_of = 0;
     for (uint32_t i = 0; i < BT_GUARD_LINE_COUNT; i++)
@@ -320,8 +332,8 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
     put_adapters(prices, ret);
     put_server(prices, placement, ret);
     add(&ret->host.bytes[BT_GUARD_OUTPUT], output_bytes(prices));
-    ret->host.bytes[BT_GUARD_BASE] =
-        bt_sat_add_u64(PROCESS_BYTES, bt_sat_mul_u64(VOCAB_TOKEN_BYTES, prices->main.facts->n_vocab));
+    ret->host.bytes[BT_GUARD_BASE] = process_bytes(prices->main.facts);
+    if (prices->has_draft) add(&ret->host.bytes[BT_GUARD_BASE], vocab_bytes(prices->draft.facts));
     for (uint32_t i = 0; i < ret->n_devices; i++) {
         ret->devices[i].total_bytes = total(&ret->devices[i]);
         add(&ret->device_bytes, ret->devices[i].total_bytes);

@@ -13,6 +13,7 @@
 #define TYPE_F16     1
 #define TYPE_Q8_0    8
 #define UBATCH_LEAST 64
+#define CTX_LEAST    1024u /* tokens: with less nobody does anything */
 
 static bool fits(const bt_guard_search *s, bt_placement *placement, bt_guard_price *ret_price) {
     return bt_guard_try(s, placement, ret_price) && bt_guard_host_holds(s, ret_price, false);
@@ -27,15 +28,11 @@ static bt_change *change_add(bt_guard_decision *ret, const char *flag, uint64_t 
 }
 
 static void suggest_ctx(const bt_guard_search *s, bt_guard_decision *ret) {
-    for (uint32_t ctx = s->baked.n_ctx / s->ctx_step * s->ctx_step; ctx >= s->ctx_step; ctx -= s->ctx_step) {
-        bt_placement at = s->baked;
-        bt_guard_price price;
-        at.n_ctx = ctx;
-        if (ctx >= s->baked.n_ctx || !fits(s, &at, &price)) continue;
-        bt_change *change = change_add(ret, "-c", price.device_bytes);
-        if (change) (void)snprintf(change->value, sizeof change->value, "%" PRIu32, ctx);
-        return;
-    }
+    bt_placement at;
+    bt_guard_price price;
+    if (!bt_guard_try_ctx(s, CTX_LEAST, &at, &price)) return;
+    bt_change *change = change_add(ret, "-c", price.device_bytes);
+    if (change) (void)snprintf(change->value, sizeof change->value, "%" PRIu32, at.n_ctx);
 }
 
 /* The same command line with another setting. */
@@ -77,25 +74,30 @@ static bt_status suggest_ubatch(const bt_guard_search *s, bt_guard_decision *ret
     return BT_OK;
 }
 
+/* Less on devices than the floor allows, which no floor refuses once it stands in the command line. Of a mixture first
+ * experts, then layers as well. */
 static void suggest_offload(const bt_guard_search *s, bt_guard_decision *ret) {
-    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
     uint32_t n_block_all = s->ask->price.facts->n_block_all;
+    bool experts = bt_guard_experts_can_move(s->prices, s->baked.n_cpu_moe);
     bt_placement at = s->baked;
+    bt_guard_price price;
     for (;;) {
-        bt_guard_price price;
-        if (experts ? at.n_cpu_moe >= n_block_all : at.n_gpu_layers == 0) return;
-        if (experts)
+        if (experts && at.n_cpu_moe < n_block_all)
             at.n_cpu_moe++;
-        else
+        else if (at.n_gpu_layers > 0)
             at.n_gpu_layers--;
+        else
+            return;
         bt_placement trial = at;
-        if (!bt_guard_try(s, &trial, &price)) continue;
-        if (!bt_guard_host_holds(s, &price, true)) return;
-        bt_change *change = change_add(ret, experts ? "--n-cpu-moe" : "-ngl", price.device_bytes);
-        if (change)
-            (void)snprintf(change->value, sizeof change->value, "%" PRIu32, experts ? at.n_cpu_moe : at.n_gpu_layers);
-        return;
+        if (bt_guard_try(s, &trial, &price)) break;
     }
+    if (!bt_guard_host_holds(s, &price, true)) return;
+    bt_change *change = change_add(ret, experts ? "--n-cpu-moe" : "-ngl", price.device_bytes);
+    if (!change) return;
+    if (experts && at.n_gpu_layers < s->baked.n_gpu_layers)
+        (void)snprintf(change->value, sizeof change->value, "%" PRIu32 " -ngl %" PRIu32, at.n_cpu_moe, at.n_gpu_layers);
+    else
+        (void)snprintf(change->value, sizeof change->value, "%" PRIu32, experts ? at.n_cpu_moe : at.n_gpu_layers);
 }
 
 bt_status bt_guard_suggest(const bt_guard_search *s, bt_guard_decision *ret, bt_error *err) {

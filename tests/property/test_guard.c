@@ -69,6 +69,16 @@ static void some_words(char *text, uint32_t n_devices) {
     if (n_devices > 1 && below(8) == 0) add_words(text, "-sm none");
 }
 
+/* Numbers that nobody means, and a command line may have all the same. */
+static void some_extremes(char *text) {
+    static const char *const flags[] = {"-c", "-np", "-ub", "-b", "-ctxcp", "-cram", "-ngl", "-ncmoe", "-mg", "-t"};
+    static const char *const numbers[] = {"2147483647", "-2147483648", "0", "-1", "1", "-3", "1000000"};
+    for (uint64_t n = 1 + below(4); n > 0; n--) {
+        add_words(text, flags[below(sizeof flags / sizeof *flags)]);
+        add_words(text, numbers[below(sizeof numbers / sizeof *numbers)]);
+    }
+}
+
 static void some_devices(uint32_t n) {
     char name[16];
     g.ask.price.n_devices = 0;
@@ -175,6 +185,24 @@ static void every_decision(void **state) {
         if (n_of[kind] < ROUNDS / 20) fail_msg("only %u of kind %s", n_of[kind], bt_guard_kind_name(kind));
 }
 
+static void extremes(void **state) {
+    (void)state;
+    for (uint32_t round = 0; round < 500; round++) {
+        char words[LINE_TEXT_MAX];
+        uint32_t n_devices = 1 + (uint32_t)below(3);
+        some_model();
+        kit_guard_open(&g, &model.facts);
+        some_devices(n_devices);
+        some_settings();
+        some_words(words, n_devices);
+        some_extremes(words);
+        const bt_guard_decision *d = kit_decide(&g, words);
+        if (d->priced) never_loosens(d);
+        if (d->priced && d->kind != BT_GUARD_REFUSED) fits_what_it_says(d);
+        kit_guard_close(&g);
+    }
+}
+
 /* On one device: less free never means more on it. */
 static void less_free_never_more(void **state) {
     (void)state;
@@ -201,6 +229,7 @@ static void less_free_never_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_decision),
+        cmocka_unit_test(extremes),
         cmocka_unit_test(less_free_never_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,10 +129,38 @@ static void derived_mixture(void **state) {
     /* a number that stands there is raised where it stands, as it is spelled (G10) */
     holds("llama-server -ncmoe 12 -m x.gguf -ngl 99 -c 32768 -np 1", 14, BT_GUARD_OFFLOADED,
           "-ncmoe 20 -m x.gguf -ngl 99 -c 32768 -np 1");
-    /* all experts are with the host: layers are left */
+    /* all experts are with the host: layers are left; below the floor they are not asked for */
     g.ask.settings.min_gpu_fraction = -1;
+    holds("llama-server " MIXTURE, 4, BT_GUARD_OFFLOADED, "-m x.gguf -ngl 40 -c 32768 -np 1 --n-cpu-moe 48");
+    holds("llama-server " MIXTURE, 4.81, BT_GUARD_OFFLOADED, "-m x.gguf -ngl 99 -c 32768 -np 1 --n-cpu-moe 48");
     holds("llama-server -m x.gguf -ngl 99 -c 32768 -np 1 -cmoe", 3.6, BT_GUARD_OFFLOADED,
           "-m x.gguf -ngl 36 -c 32768 -np 1 -cmoe");
+}
+
+/* Just as much is enough, of a device and in all; a byte less is not. */
+static void to_the_byte(void **state) {
+    (void)state;
+    uint64_t need = decide("llama-server " DENSE, 20)->price_before.device_bytes;
+    g.devices[0].pool.free_bytes = need;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.devices[0].pool.free_bytes = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    g.devices[0].pool.free_bytes = 20 * KIT_GIB;
+    g.ask.settings.target_bytes.value = need;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.ask.settings.target_bytes.value = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    g.ask.settings.target_bytes.known = false;
+    g.devices[0].target_bytes = (bt_known){true, need};
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_UNCHANGED);
+    g.devices[0].target_bytes.value = need - 1;
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE)->kind, BT_GUARD_TRIMMED);
+    uint64_t firm = g.decision.price_before.host_firm_bytes - g.decision.price_before.host.bytes[BT_GUARD_PROMPT_CACHE];
+    g.devices[0].target_bytes.known = false;
+    g.ask.settings.host_free_bytes = (bt_known){true, firm};
+    assert_int_equal(kit_decide(&g, "llama-server " DENSE " -cram 0")->kind, BT_GUARD_UNCHANGED);
+    g.ask.settings.host_free_bytes.value = firm - 1;
+    assert_int_not_equal(kit_decide(&g, "llama-server " DENSE " -cram 0")->kind, BT_GUARD_UNCHANGED);
 }
 
 /* T10: down from where it fits, by a tenth each, to the first layer that would be lost. */
@@ -382,7 +410,7 @@ static void host_caches_are_trimmed(void **state) {
     (void)state;
     g.ask.settings.host_free_bytes = (bt_known){true, 4 * KIT_GIB};
     holds("llama-server -m x.gguf -ngl 99 -c 4096 -np 1", 14, BT_GUARD_TRIMMED,
-          "-m x.gguf -ngl 99 -c 4096 -np 1 --cache-ram 4019");
+          "-m x.gguf -ngl 99 -c 4096 -np 1 --cache-ram 4022");
     assert_true(g.decision.price_after.host_firm_bytes <= 4 * KIT_GIB);
     assert_true(g.decision.price_after.host_firm_bytes > 4 * KIT_GIB - 2 * KIT_MIB);
     holds("llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -cram 100", 14, BT_GUARD_UNCHANGED,
@@ -392,7 +420,7 @@ static void host_caches_are_trimmed(void **state) {
     g.ask.settings.host_is_budget = true;
     decide("llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -cram -1", 14);
     assert_int_equal(g.decision.kind, BT_GUARD_TRIMMED);
-    assert_int_equal(g.decision.after.cache_ram_mib, 4019);
+    assert_int_equal(g.decision.after.cache_ram_mib, 4022);
 }
 
 /* Windows in every block: 1536 cells of 4 KiB in 32 blocks, 192 MiB for each of 32 checkpoints. */
@@ -460,6 +488,18 @@ static void refusal_suggests(void **state) {
     }
 }
 
+/* Of a mixture first experts, then layers as well. */
+static void refusal_suggests_both(void **state) {
+    (void)state;
+    g.ask.price.facts = &mixture.facts;
+    refused("llama-server " MIXTURE, 4, "insufficient_vram");
+    const bt_change *last = &g.decision.changes[g.decision.n_changes - 1];
+    assert_string_equal(last->flag, "--n-cpu-moe");
+    assert_string_equal(last->value, "48 -ngl 40");
+    decide("llama-server " MIXTURE " --n-cpu-moe 48 -ngl 40", 4);
+    assert_int_equal(g.decision.kind, BT_GUARD_UNCHANGED);
+}
+
 static void refusal_suggests_types(void **state) {
     (void)state;
     g.ask.settings.min_gpu_fraction = 1;
@@ -507,6 +547,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(derived_dense, start, stop),
         cmocka_unit_test_setup_teardown(derived_dense_without_floor, start, stop),
         cmocka_unit_test_setup_teardown(derived_mixture, start, stop),
+        cmocka_unit_test_setup_teardown(to_the_byte, start, stop),
         cmocka_unit_test_setup_teardown(t10_trim_before_layers, start, stop),
         cmocka_unit_test_setup_teardown(g5_fail_open, start, stop),
         cmocka_unit_test_setup_teardown(g5_nothing_is_known, start, stop),
@@ -526,6 +567,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(host_is_a_pool, start, stop),
         cmocka_unit_test_setup_teardown(host_shared, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests, start, stop),
+        cmocka_unit_test_setup_teardown(refusal_suggests_both, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests_types, start, stop),
         cmocka_unit_test_setup_teardown(over_target, start, stop),
         cmocka_unit_test_setup_teardown(no_memory, start, stop),
