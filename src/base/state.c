@@ -212,6 +212,10 @@ static uint32_t find_oldest(DIR *list, int dir, const char *prefix, char ret_nam
     return n;
 }
 
+void bt_state_remove(int dir, const char *name) {
+    (void)unlinkat(dir, name, 0);
+}
+
 void bt_state_trim(int dir, const char *prefix, uint32_t n_max) {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: reading moves it */
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;

@@ -16,6 +16,8 @@ BT_MUST_CHECK bt_status bt_state_open(bool create, int *ret_dir, bt_error *err);
 BT_MUST_CHECK bt_status bt_state_read(int dir, const char *name, bt_text *text, bt_error *err);
 /* Replace a file as a whole: readers see the old one or the new one. Mode 0600. */
 BT_MUST_CHECK bt_status bt_state_write(int dir, const char *name, const char *data, size_t bytes, bt_error *err);
+/* Silent: what cannot be removed stays. */
+void bt_state_remove(int dir, const char *name);
 /* Keep at most n_max files whose names start with prefix: the oldest go. Silent: what cannot be removed stays. */
 void bt_state_trim(int dir, const char *prefix, uint32_t n_max);
 /* One process at a time, until the descriptor is closed or the process ends. BT_E_IO, code "state_busy", after

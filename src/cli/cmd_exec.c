@@ -17,6 +17,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/commands.h"
+#include "cli/exec_memo.h"
 #include "cli/planning.h"
 #include "guard/engines.h"
 #include "guard/reclaim.h"
@@ -57,6 +58,8 @@ typedef struct executing {
     bt_machine machine;
     bt_guard_device devices[BT_POOL_MAX];
     uint32_t n_devices;
+    uint32_t n_read; /* of these, whose memory is read and can change */
+    bt_exec_memo memo;
     bt_rewrite rewrite;
     bt_guard_decision decision;
 } executing;
@@ -151,9 +154,11 @@ static void add_device(executing *x, const bt_pool *pool, bt_known target_bytes)
 /* All that the machine shows, and what was named with a size and cannot be seen from here (Vulkan0=2G). */
 static void list_devices(executing *x) {
     x->n_devices = 0;
+    x->n_read = 0;
     for (uint32_t i = 1; i < x->machine.n_pools; i++) {
         const bt_device_wish *wish = wish_of(x, x->machine.pools[i].name);
         add_device(x, &x->machine.pools[i], wish ? wish->budget_bytes : (bt_known){0});
+        x->n_read = x->n_devices;
     }
     for (uint32_t i = 0; i < x->options->wishes.n_devices; i++) {
         const bt_device_wish *wish = &x->options->wishes.devices[i];
@@ -246,15 +251,67 @@ static void pause_before_probe(void) {
         continue;
 }
 
-/* Again and again while what is free still rises. A machine that was written down does not change. */
+/* What a refusal depends on, but for what is free: the command, what it reads, and what is asked of it. */
+static void recall(executing *x, int64_t now_ms) {
+    const bt_cli_options *options = x->options;
+    bt_exec_memo *memo = &x->memo;
+    const uint64_t asked[] = {options->target_vram_given, options->target_vram_bytes, options->degrade,
+                              options->vision_overhead_given, options->vision_overhead_bytes};
+    bt_exec_memo_begin(memo);
+    for (uint32_t i = 0; x->argv[i]; i++)
+        bt_exec_memo_add(memo, x->argv[i], strlen(x->argv[i]));
+    for (char **variable = environ; *variable; variable++)
+        if (strncmp(*variable, "LLAMA_", 6) == 0) bt_exec_memo_add(memo, *variable, strlen(*variable));
+    for (uint32_t i = 0; i < x->n_files; i++)
+        bt_exec_memo_add(memo, bt_text_str(&x->files[i]), x->files[i].n_bytes);
+    if (x->facts) bt_exec_memo_add(memo, x->facts->header_sha256, strlen(x->facts->header_sha256));
+    bt_exec_memo_add(memo, asked, sizeof asked);
+    bt_exec_memo_add(memo, &options->min_gpu_fraction, sizeof options->min_gpu_fraction);
+    for (uint32_t i = 0; i < options->wishes.n_devices; i++) {
+        const bt_device_wish *wish = &options->wishes.devices[i];
+        bt_exec_memo_add(memo, wish->name, strlen(wish->name));
+        bt_exec_memo_add(memo, &wish->budget_bytes.value, sizeof wish->budget_bytes.value);
+    }
+    bt_exec_memo_read(memo, now_ms);
+}
+
+static int64_t unix_ms(void) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void say_remembered(executing *x, int64_t now_ms) {
+    size_t n = strlen(x->decision.reason);
+    (void)snprintf(x->decision.reason + n, sizeof x->decision.reason - n, " (refused %lld s ago too: not waited again)",
+                   (long long)((now_ms - x->memo.memo.at_ms) / 1000));
+}
+
+/* Again and again while what is free still rises; not for what was refused a moment ago and has no more now. A machine
+ * that was written down does not change, nor do sizes that were given. */
 static bt_status decide_with_patience(executing *x, bt_error *err) {
+    const bt_cli_options *options = x->options;
     bt_reclaim reclaim = {0};
-    bool waits = !x->options->no_wait && !x->options->machine_file && !x->options->root[0];
+    bool waits = !options->no_wait && !options->machine_file && !options->root[0] && x->n_read > 0;
+    bool keeps = waits && !options->dry_run;
+    bool remembered = false;
+    if (keeps) recall(x, unix_ms());
     for (;;) {
         BT_TRY(read_machine(x, err));
         BT_TRY(decide(x, err));
-        if (bt_reclaim_next(&reclaim, outcome_of(x), free_bytes(x).value, waits) != BT_RECLAIM_PROBE) return BT_OK;
-        pause_before_probe();
+        bt_reclaim_outcome outcome = outcome_of(x);
+        bt_known have = free_bytes(x);
+        if (keeps && reclaim.n_readings == 0)
+            remembered = outcome == BT_RECLAIM_REFUSES && bt_memo_hit(&x->memo.memo, have, unix_ms(), NULL);
+        bt_reclaim_step step = bt_reclaim_next(&reclaim, outcome, have.value, waits && !remembered);
+        if (step == BT_RECLAIM_PROBE) {
+            pause_before_probe();
+            continue;
+        }
+        if (remembered) say_remembered(x, unix_ms());
+        else if (keeps && step == BT_RECLAIM_REFUSE) bt_exec_memo_keep(&x->memo, have.value, unix_ms());
+        else if (keeps) bt_exec_memo_forget(&x->memo);
+        return BT_OK;
     }
 }
 

@@ -123,6 +123,19 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
     spoil("bench", bench)
     checks.check(schema.check("bench", {**bench, "rows": []}), "bench without rows holds")
 
+    # command lines: as it stands, less context, fewer layers, refused, not known, not priced
+    command = ["llama-server", "-m", harness.SMOLLM2, "-np", "1", "-ngl", "99"]
+    decisions = set()
+    for size, args in (("2G", [*command, "-c", "2048"]), ("2G", [*command, "-c", "98304"]), ("2G", [*command, "-c", "150000"]),
+                       ("2G", [*command, "-c", "240000"]), ("2G", ["true"]), ("10M", [*command, "-c", "512"]),
+                       ("2G", [*command[:-2], "-c", "512"])):
+        decided = printed("exec", "--dry-run", "--json", "--no-wait", "--device", f"Vulkan0={size}", "--", *args, codes=(0, 3))
+        hold("exec", decided, f"exec {args}")
+        decisions.add(decided["decision"])
+        if decided["plan"] and decided["plan"]["changes"]:
+            spoil("exec", decided)
+    checks.check(decisions == {"unchanged", "trimmed", "offloaded", "refused", "passed"}, f"decided: {decisions}")
+
     report = printed("report", harness.SMOLLM2)
     hold("report", report, "report after a run")
     checks.check(report["last_run"], "the run before is not in the report")

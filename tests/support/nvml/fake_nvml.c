@@ -4,11 +4,14 @@
  * It is built three times: with the calls of today; FAKE_OLD, with those of the first versions only, whose entries of
  * processes are shorter; FAKE_BROKEN, without a call that is needed. Layouts are checked where the real library can:
  * the version of a structure, and the room of a list. Types have the probe's names: one sanitizer compares those too.
+ *
+ * A program of its own is shown one card by FAKE_NVML_FILE: a file with its total and free MiB, read at each reading.
  */
 #include "fake_nvml.h"
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -31,7 +34,22 @@ static fake_nvml_device *device_of(void *handle) {
     return &fake.devices[index < FAKE_NVML_DEVICES ? index : FAKE_NVML_DEVICES - 1];
 }
 
+static void read_card(void) {
+    const char *path = getenv("FAKE_NVML_FILE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    unsigned long long total_mib = 0, free_mib = 0;
+    if (!file) return;
+    if (fscanf(file, "%llu %llu", &total_mib, &free_mib) == 2) {
+        fake.n_devices = 1;
+        fake.devices[0].total = total_mib << 20;
+        fake.devices[0].free = free_mib << 20;
+        (void)snprintf(fake.devices[0].name, sizeof fake.devices[0].name, "a card of a test");
+    }
+    (void)fclose(file);
+}
+
 static int init(void) {
+    read_card();
     if (fake.init_status == 0) fake.n_inits++;
     return fake.init_status;
 }
