@@ -335,11 +335,12 @@ static void refuse_vram(const bt_guard_search *s, bt_guard_decision *ret) {
 static void refuse_floor(const bt_guard_search *s, double floor, bt_guard_decision *ret) {
     ret->kind = BT_GUARD_REFUSED;
     (void)snprintf(ret->code, sizeof ret->code, "gpu_floor");
-    (void)snprintf(ret->reason, sizeof ret->reason,
-                   "insufficient VRAM: with %s to use of %s free, %.120s would have %.0f %% of it on devices, under the "
-                   "floor of %.0f %%",
-                   BT_SIZE(bt_min_u64(s->budget_all, s->free_all)), BT_SIZE(s->free_all), file_of(s),
-                   100 * ret->fraction_after, 100 * floor);
+    (void)snprintf(
+        ret->reason, sizeof ret->reason,
+        "insufficient VRAM: with %s to use of %s free, %.120s would have %.0f %% of it on devices, under the "
+        "floor of %.0f %%",
+        BT_SIZE(bt_min_u64(s->budget_all, s->free_all)), BT_SIZE(s->free_all), file_of(s), 100 * ret->fraction_after,
+        100 * floor);
 }
 
 static void refuse_ram(const bt_guard_search *s, bool moved, bt_guard_decision *ret) {
