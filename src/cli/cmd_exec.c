@@ -308,9 +308,12 @@ static bt_status decide_with_patience(executing *x, bt_error *err) {
             pause_before_probe();
             continue;
         }
-        if (remembered) say_remembered(x, unix_ms());
-        else if (keeps && step == BT_RECLAIM_REFUSE) bt_exec_memo_keep(&x->memo, have.value, unix_ms());
-        else if (keeps) bt_exec_memo_forget(&x->memo);
+        if (remembered)
+            say_remembered(x, unix_ms());
+        else if (keeps && step == BT_RECLAIM_REFUSE)
+            bt_exec_memo_keep(&x->memo, have.value, unix_ms());
+        else if (keeps)
+            bt_exec_memo_forget(&x->memo);
         return BT_OK;
     }
 }

@@ -3,11 +3,17 @@
 #include "base/error.h"
 #include "cli/commands.h"
 
+#include <string.h>
+
 #define HELP_MAX_BYTES (1u << 20) /* far over the table */
 
 void bt_verb_help(const bt_verb *command, bt_text *text) {
-    bt_text_addf(text, "usage: burthen %s%s%s [options]\n\n%s\n\n", command->name, command->args[0] ? " " : "",
-                 command->args, command->summary);
+    bool options_first = strncmp(command->args, "--", 2) == 0; /* what follows -- belongs to another program */
+    bt_text_addf(text, "usage: burthen %s", command->name);
+    if (options_first) bt_text_add(text, " [options]");
+    if (command->args[0]) bt_text_addf(text, " %s", command->args);
+    if (!options_first) bt_text_add(text, " [options]");
+    bt_text_addf(text, "\n\n%s\n\n", command->summary);
     bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)command->bit, text);
     bt_text_add(text, "\nEvery option but text and files of one run may stand in the environment: --ram-budget as\n"
                       "BURTHEN_RAM_BUDGET. An option given on the command line wins.\n");

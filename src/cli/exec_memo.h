@@ -12,7 +12,8 @@ typedef struct bt_exec_memo {
     bt_memo memo;
 } bt_exec_memo;
 
-/* What the command is, piece by piece; then its file, of which only what can be believed is taken. now_ms: Unix time. */
+/* What the command is, piece by piece; then its file, of which only what can be believed is taken. now_ms: Unix time.
+ */
 void bt_exec_memo_begin(bt_exec_memo *memo);
 void bt_exec_memo_add(bt_exec_memo *memo, const void *data, size_t n_bytes);
 void bt_exec_memo_read(bt_exec_memo *memo, int64_t now_ms);

@@ -374,18 +374,18 @@ static void start_guess(bt_experts *e, shelf *b, uint32_t expert) {
     g->jobs[g->n++] = job;
 }
 
-void bt_experts_guess(bt_experts *e, uint32_t index, const uint32_t *guessed, uint32_t n) {
-    shelf *b = &e->blocks[index];
+void bt_experts_guess(bt_experts *experts, uint32_t block, const uint32_t *guessed, uint32_t n) {
+    shelf *b = &experts->blocks[block];
     uint32_t n_most = (uint32_t)bt_min_u64(n, BT_EXPERT_GUESS_MAX);
-    if (e->shared || index == e->current || b->n_slots < e->facts->n_expert_used + n_most) return;
-    settle_guesses(e);
-    if (e->trace) e->trace(index, guessed, n_most, true, e->trace_user);
-    e->guesses.block = index;
-    memset(e->is_wanted, 0, e->facts->n_expert * sizeof *e->is_wanted);
+    if (experts->shared || block == experts->current || b->n_slots < experts->facts->n_expert_used + n_most) return;
+    settle_guesses(experts);
+    if (experts->trace) experts->trace(block, guessed, n_most, true, experts->trace_user);
+    experts->guesses.block = block;
+    memset(experts->is_wanted, 0, experts->facts->n_expert * sizeof *experts->is_wanted);
     for (uint32_t i = 0; i < n_most; i++)
-        e->is_wanted[guessed[i]] = true;
+        experts->is_wanted[guessed[i]] = true;
     for (uint32_t i = 0; i < n_most; i++)
-        if (!is_there(b, guessed[i])) start_guess(e, b, guessed[i]);
+        if (!is_there(b, guessed[i])) start_guess(experts, b, guessed[i]);
 }
 
 /* ---- a request that fits ---------------------------------------------------------------------------------------- */
