@@ -233,8 +233,8 @@ static bt_status decide(executing *x, bt_error *err) {
 static bt_reclaim_outcome outcome_of(const executing *x) {
     if (!free_bytes(x).known) return BT_RECLAIM_BLIND;
     switch (x->decision.kind) {
-    case BT_GUARD_REFUSED:
-        return BT_RECLAIM_REFUSES;
+    case BT_GUARD_REFUSED: /* what has nothing to do with memory does not change with it */
+        return x->decision.priced ? BT_RECLAIM_REFUSES : BT_RECLAIM_KEEPS;
     case BT_GUARD_TRIMMED:
     case BT_GUARD_OFFLOADED:
         return BT_RECLAIM_DEGRADES;

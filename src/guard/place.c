@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "plan/companions.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -89,6 +90,27 @@ static const char *pass_reason(const bt_guard_ask *ask) {
     if (e->model.text && !ends_in_gguf(e->model.text)) return "the model is no .gguf file";
     if (!ask->price.facts) return ask->facts_reason ? ask->facts_reason : "the model cannot be read";
     return NULL;
+}
+
+/* Drafters that guess from the model's own states have tokens of their own, and a table between. */
+static bool drafts_alone(const bt_effective *e, const bt_facts *draft) {
+    const uint32_t others =
+        1u << BT_DRAFTER_EAGLE3 | 1u << BT_DRAFTER_MTP | 1u << BT_DRAFTER_DFLASH | 1u << BT_DRAFTER_DSPARK;
+    return e->draft_model.text && (e->drafters & others) == 0 && strncmp(draft->arch, "eagle", 5) != 0 &&
+           strncmp(draft->arch, "dflash", 6) != 0;
+}
+
+/* llama.cpp finds out after it has loaded both, and ends (common/speculative.cpp); earlier builds went on with garbage
+ * (user case 60). */
+static bool refuse_vocab(const bt_guard_ask *ask, bt_guard_decision *ret) {
+    const bt_facts *draft = ask->price.draft;
+    bt_error why = {0};
+    if (!draft || !drafts_alone(ask->price.effective, draft)) return false;
+    if (bt_companion_draft_check(ask->price.facts, draft, &why) == BT_OK) return false;
+    ret->kind = BT_GUARD_REFUSED;
+    (void)snprintf(ret->code, sizeof ret->code, "draft_vocab");
+    (void)snprintf(ret->reason, sizeof ret->reason, "%s", why.text);
+    return true;
 }
 
 static bool nothing_pinned(const bt_effective *e) {
@@ -407,6 +429,7 @@ bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_err
     bt_guard_search s = {0};
     *ret = (bt_guard_decision){0};
     const char *reason = pass_reason(ask);
+    if (!reason && refuse_vocab(ask, ret)) return BT_OK;
     if (!reason) BT_TRY(bt_guard_prices_make(&ask->price, &prices, &reason, err));
     if (reason) {
         pass(ret, reason);

@@ -34,7 +34,9 @@ const char *bt_guard_kind_name(bt_guard_kind kind); /* "unchanged", "trimmed", "
 
 typedef struct bt_guard_decision {
     bt_guard_kind kind;
-    char code[24];    /* of a refusal: "insufficient_vram", "gpu_floor", "insufficient_ram"; else empty */
+    /* Of a refusal: "insufficient_vram", "gpu_floor", "insufficient_ram", and, not priced, "draft_vocab"; else empty.
+     */
+    char code[24];
     char reason[480]; /* one sentence */
     bool priced;      /* what follows is set */
     bt_placement before, after;
