@@ -23,9 +23,10 @@ static double rate(uint64_t count, uint64_t ns) {
     return count > 0 && ns > 0 ? (double)count * NS / (double)ns : (double)NAN;
 }
 
-/* Nanoseconds that reading and computing take at least, for all tokens of a repetition. */
+/* Nanoseconds that reading and computing take at least, for all tokens of a repetition. What is read only when it is
+ * asked for (experts) has no pass to read it bare: there it is the time in which the disk was at work. */
 static double read_ns(const bt_bench_repetition *r) {
-    if (r->bare_bytes == 0) return 0;
+    if (r->bare_bytes == 0) return r->read_bytes > 0 ? (double)r->busy_ns : 0;
     return (double)r->read_bytes * (double)r->bare_ns / (double)r->bare_bytes;
 }
 
@@ -87,10 +88,16 @@ bt_bench_spread bt_bench_spread_of(const bt_bench_row *row, bt_bench_figure figu
         .known = true, .median = (values[(n - 1) / 2] + values[n / 2]) / 2, .min = values[0], .max = values[n - 1]};
 }
 
-bt_bound bt_bench_bound(const bt_bench_row *row) {
+double bt_bench_read_s(const bt_bench_row *row) {
     bt_bench_spread bytes = bt_bench_spread_of(row, BT_BENCH_BYTES);
-    bt_bench_spread bare = bt_bench_spread_of(row, BT_BENCH_BARE);
+    bt_bench_spread bandwidth = bt_bench_spread_of(row, BT_BENCH_BARE);
+    if (!bandwidth.known) bandwidth = bt_bench_spread_of(row, BT_BENCH_READ);
+    bool reads = bytes.known && bytes.median > 0 && bandwidth.known && bandwidth.median > 0;
+    return reads ? bytes.median / bandwidth.median : 0;
+}
+
+bt_bound bt_bench_bound(const bt_bench_row *row) {
     bt_bench_spread compute = bt_bench_spread_of(row, BT_BENCH_COMPUTE);
-    bool reads = bytes.known && bare.known && bare.median > 0;
-    return reads && bytes.median / bare.median > compute.median ? BT_BOUND_DISK : BT_BOUND_COMPUTE;
+    double read_s = bt_bench_read_s(row);
+    return read_s > 0 && read_s > compute.median ? BT_BOUND_DISK : BT_BOUND_COMPUTE;
 }

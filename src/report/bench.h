@@ -77,6 +77,9 @@ typedef struct bt_bench_spread {
 } bt_bench_spread;
 /* Over the repetitions that know it. */
 bt_bench_spread bt_bench_spread_of(const bt_bench_row *row, bt_bench_figure figure);
+/* Seconds that reading a token alone takes: by the bare bandwidth, or by the reader's own rate where there is no bare
+ * pass (experts, which are read when they are asked for). 0: nothing is read. */
+double bt_bench_read_s(const bt_bench_row *row);
 /* What a token would take at least: DISK where reading it alone takes longer than computing it. */
 bt_bound bt_bench_bound(const bt_bench_row *row);
 

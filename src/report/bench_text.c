@@ -139,13 +139,11 @@ static void add_names(bt_text *out, const bt_bench *bench, bt_bound bound) {
 }
 
 static void add_why(bt_text *out, const bt_bench_row *row) {
-    bt_bench_spread bytes = bt_bench_spread_of(row, BT_BENCH_BYTES);
-    bt_bench_spread bare = bt_bench_spread_of(row, BT_BENCH_BARE);
     bt_bench_spread compute = bt_bench_spread_of(row, BT_BENCH_COMPUTE);
-    bool reads = bytes.known && bytes.median > 0 && bare.known;
-    if (reads)
-        bt_text_addf(out, ": reading a token alone takes %.1f ms, computing it %.1f ms",
-                     bytes.median / bare.median * MILLI, compute.median * MILLI);
+    double read_s = bt_bench_read_s(row);
+    if (read_s > 0)
+        bt_text_addf(out, ": reading a token alone takes %.1f ms, computing it %.1f ms", read_s * MILLI,
+                     compute.median * MILLI);
     else
         bt_text_add(out, ": nothing is read");
 }

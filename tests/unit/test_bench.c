@@ -128,6 +128,22 @@ static void test_figures_of_sequences(void **state) {
     assert_int_equal(bt_bench_bound(&row), BT_BOUND_DISK);
 }
 
+/* Experts are read when they are asked for: there is no bare pass, and the reader's own 1.1 s of reading count. */
+static void test_figures_of_experts(void **state) {
+    (void)state;
+    bt_bench_row row = row_make("", 80 * MIB, streamed());
+    bt_bench_repetition *r = &row.repetitions[0];
+    r->bare_bytes = 0;
+    r->bare_ns = 0;
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_RATIO), 1250.0 / 1100);
+    check_near(bt_bench_read_s(&row), 0.11);
+    assert_false(bt_bench_spread_of(&row, BT_BENCH_BARE).known);
+    assert_int_equal(bt_bench_bound(&row), BT_BOUND_DISK);
+    r->compute_ns = 1200 * MS;
+    check_near(bt_bench_figure_of(&row, r, BT_BENCH_RATIO), 1250.0 / 1200);
+    assert_int_equal(bt_bench_bound(&row), BT_BOUND_COMPUTE);
+}
+
 static void test_figures_without_reading(void **state) {
     (void)state;
     bt_bench_row row = row_make("", 200 * MIB, resident());
@@ -394,6 +410,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_figures_of_sequences),
+        cmocka_unit_test(test_figures_of_experts),
         cmocka_unit_test(test_figures_without_reading),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_budgets),
