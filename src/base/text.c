@@ -150,3 +150,8 @@ void bt_text_add_escaped(bt_text *text, const char *s, size_t n) {
 const char *bt_text_str(const bt_text *text) {
     return text->data ? text->data : "";
 }
+
+const char *bt_path_file(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}

@@ -29,3 +29,6 @@ size_t bt_utf8_length(const char *s, size_t n);
 bool bt_utf8_is_control(const char *s, size_t length);
 /* The longest prefix of the first n bytes that does not end inside a character. */
 size_t bt_utf8_fit(const char *s, size_t n);
+
+/* The last part of a path; the whole path where it ends with a slash. */
+const char *bt_path_file(const char *path);

@@ -71,8 +71,7 @@ static int print_json(const bt_bench *bench, const bt_facts *facts, const bt_mac
 
 int bt_bench_print(const bt_cli_options *options, const bt_bench *bench, const bt_facts *facts,
                    const bt_machine *machine) {
-    const char *slash = strrchr(facts->path, '/');
-    const char *name = slash && slash[1] ? slash + 1 : facts->path;
+    const char *name = bt_path_file(facts->path);
     int code = 0;
     bt_error err = {0};
     if (options->json) {

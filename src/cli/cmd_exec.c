@@ -29,7 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,18 +102,13 @@ static bt_status read_command(executing *x, bt_error *err) {
 
 /* ---- files ---- */
 
-static bool ends_with(const char *text, const char *suffix) {
-    size_t n = strlen(text), n_suffix = strlen(suffix);
-    return n >= n_suffix && strcasecmp(text + n - n_suffix, suffix) == 0;
-}
-
 static void read_model(executing *x) {
     const char *path = x->effective.model.text;
     bt_error why = {0};
     const char *reason = NULL;
     if (x->command.container) reason = "its files are inside a container";
     if (!reason && !path) reason = "it names no local model file";
-    if (!reason && !ends_with(path, ".gguf")) reason = "its model is no .gguf file";
+    if (!reason && !bt_guard_names_gguf(path)) reason = "its model is no .gguf file";
     if (!reason && bt_facts_open(path, &x->facts, &why) != BT_OK) reason = why.text;
     if (reason) (void)snprintf(x->facts_reason, sizeof x->facts_reason, "%.199s", reason);
 }

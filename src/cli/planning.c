@@ -129,8 +129,7 @@ bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *ma
 /* ---- what stands beside the model ---- */
 
 static void name_companion(const char *path, bt_companion *ret) {
-    const char *slash = strrchr(path, '/');
-    (void)snprintf(ret->file, sizeof ret->file, "%s", slash && slash[1] ? slash + 1 : path);
+    (void)snprintf(ret->file, sizeof ret->file, "%s", bt_path_file(path));
 }
 
 static bt_status add_draft(const bt_facts *facts, const bt_facts *draft, const bt_problem *problem, bt_choices *choices,

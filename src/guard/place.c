@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "plan/companions.h"
 
 #include <inttypes.h>
@@ -72,7 +73,7 @@ bool bt_guard_host_holds(const bt_guard_search *s, const bt_guard_price *price, 
 
 /* ---- where nothing is decided ---- */
 
-static bool ends_in_gguf(const char *path) {
+bool bt_guard_names_gguf(const char *path) {
     size_t n = strlen(path);
     return n >= 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
@@ -87,7 +88,7 @@ static const char *pass_reason(const bt_guard_ask *ask) {
     if (!is_llama(e->program)) return "the command is none whose memory can be read from its arguments";
     if (e->router) return "a server without a model starts others, each with settings of its own";
     if (e->n_bad > 0) return "the program will refuse one of its arguments";
-    if (e->model.text && !ends_in_gguf(e->model.text)) return "the model is no .gguf file";
+    if (e->model.text && !bt_guard_names_gguf(e->model.text)) return "the model is no .gguf file";
     if (!ask->price.facts) return ask->facts_reason ? ask->facts_reason : "the model cannot be read";
     return NULL;
 }
@@ -166,8 +167,7 @@ static void set_fit_target(const bt_guard_search *s, const bt_effective *e, bt_g
 
 static const char *file_of(const bt_guard_search *s) {
     const char *path = s->ask->price.facts->path;
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash ? slash + 1 : path ? path : "the model";
+    return path ? bt_path_file(path) : "the model";
 }
 
 static void say_numbers(const bt_guard_search *s, const bt_guard_price *price, char *text, size_t n) {

@@ -55,6 +55,9 @@ typedef struct bt_guard_decision {
     uint32_t n_notes;
 } bt_guard_decision;
 
+/* A path that llama.cpp's programs load as a model; of others nothing is decided. */
+bool bt_guard_names_gguf(const char *path);
+
 /* Decide. Refusing is a decision, not a failure. E_NOMEM, E_LIMIT. */
 BT_MUST_CHECK bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_error *err);
 /* Write a decision into an argv, only where it changes something: a value in its place, and one that stood nowhere at

@@ -16,6 +16,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,12 +34,6 @@ uint64_t bt_load_le(const void *bytes, unsigned n_bytes) {
     return v;
 }
 
-/* A path may be long and a sentence is not: its last part names the file. */
-static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static bt_status refuse_kind(mode_t mode, const char *path, bt_error *err) {
     if (S_ISREG(mode)) return BT_OK;
     const char *kind = S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : "a device or socket";
@@ -50,7 +45,7 @@ bt_status bt_header_open(bt_header_file *src, const char *path, bool hashing, bt
     memset(src, 0, sizeof *src);
     src->fd = -1;
     src->path = path;
-    src->name = last_part(path);
+    src->name = bt_path_file(path); /* a path may be long, and a sentence is not */
     struct stat st;
     if (stat(path, &st) != 0) return bt_fail_sys(err, errno, "model_open", "cannot open %s", path);
     BT_TRY(refuse_kind(st.st_mode, path, err));

@@ -29,6 +29,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -82,18 +83,13 @@ static bt_status too_large(bt_error *err) {
                    "a price of a file beside the model does not fit in 64 bits");
 }
 
-static const char *file_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* ---- draft ---- */
 
 static bt_status other_vocab(const bt_facts *model, const bt_facts *draft, const char *what, const char *theirs,
                              const char *ours, bt_error *err) {
     return bt_fail(err, BT_E_ARG, "draft_vocab", BT_MEASURE_NONE, 0, 0,
                    "the draft %.100s does not speak the tokens of %.100s: its %s is %.40s, not %.40s",
-                   file_of(draft->path), file_of(model->path), what, theirs[0] ? theirs : "not given",
+                   bt_path_file(draft->path), bt_path_file(model->path), what, theirs[0] ? theirs : "not given",
                    ours[0] ? ours : "not given");
 }
 
@@ -108,7 +104,7 @@ bt_status bt_companion_draft_check(const bt_facts *model, const bt_facts *draft,
     if (most - least > BT_DRAFT_VOCAB_SLACK)
         return bt_fail(err, BT_E_ARG, "draft_vocab", BT_MEASURE_TOKENS, draft->n_vocab, model->n_vocab,
                        "the draft %.100s does not speak the tokens of %.100s: it has %" PRIu32 " of them, not %" PRIu32,
-                       file_of(draft->path), file_of(model->path), draft->n_vocab, model->n_vocab);
+                       bt_path_file(draft->path), bt_path_file(model->path), draft->n_vocab, model->n_vocab);
     /* of a padded vocabulary, the runs that both have in full */
     uint32_t n = least <= BT_VOCAB_MARK_FIRST ? 0 : (least - BT_VOCAB_MARK_FIRST) / BT_VOCAB_MARK;
     if (most == least) n = (uint32_t)bt_max_u64(model->n_vocab_marks, draft->n_vocab_marks);
@@ -118,7 +114,7 @@ bt_status bt_companion_draft_check(const bt_facts *model, const bt_facts *draft,
         return bt_fail(err, BT_E_ARG, "draft_vocab", BT_MEASURE_NONE, 0, 0,
                        "the draft %.100s does not speak the tokens of %.100s: they differ between %" PRIu32
                        " and %" PRIu32,
-                       file_of(draft->path), file_of(model->path), BT_VOCAB_MARK_FIRST + i * BT_VOCAB_MARK,
+                       bt_path_file(draft->path), bt_path_file(model->path), BT_VOCAB_MARK_FIRST + i * BT_VOCAB_MARK,
                        BT_VOCAB_MARK_FIRST + (i + 1) * BT_VOCAB_MARK - 1);
     }
     return BT_OK;
@@ -170,7 +166,7 @@ bt_status bt_companion_draft_add(const bt_facts *model, const bt_facts *draft, c
                                  const bt_base_costs *base, bt_costs *costs, bt_error *err) {
     if (!draft->kv_known)
         return bt_fail(err, BT_E_UNSUPPORTED, "draft_kv", BT_MEASURE_NONE, 0, 0,
-                       "the KV cache of the draft %.100s cannot be priced: %.96s", file_of(draft->path),
+                       "the KV cache of the draft %.100s cannot be priced: %.96s", bt_path_file(draft->path),
                        draft->kv_reason);
     bt_wishes its = *wishes;
     its.type_k = its.type_v = TYPE_F16;
@@ -290,12 +286,12 @@ static bt_status encoder_check(const bt_projector *p, const bt_encoder *e, const
     if (!e->known)
         return bt_fail(err, BT_E_UNSUPPORTED, "mmproj_unknown", BT_MEASURE_NONE, 0, 0,
                        "what encoding takes with %.100s, of type \"%.32s\", is not known; its weights are %s",
-                       file_of(p->path), e->type, BT_SIZE(p->weight_bytes));
+                       bt_path_file(p->path), e->type, BT_SIZE(p->weight_bytes));
     for (uint32_t i = 0; i < e->n_sides; i++)
         if (e->sides[i] == ask->n_embd) return BT_OK;
     return bt_fail(err, BT_E_ARG, "mmproj_width", BT_MEASURE_ITEMS, ask->n_embd, e->n_hidden,
                    "the projector %.100s does not belong to this model: none of its matrices is %" PRIu32 " wide",
-                   file_of(p->path), ask->n_embd);
+                   bt_path_file(p->path), ask->n_embd);
 }
 
 bt_status bt_encode_peak_bytes(const bt_projector *projector, const bt_encode_ask *ask, uint64_t *ret_bytes,

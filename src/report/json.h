@@ -89,8 +89,6 @@ const char *bt_wish_type_name(uint32_t type);
 bool bt_kv_token_bytes(const bt_facts *facts, uint32_t type_k, uint32_t type_v, uint64_t *ret);
 /* Weight bytes that computing one token reads: all but tables, and of the experts those used. */
 uint64_t bt_working_bytes(const bt_facts *facts);
-/* The last part of a path. */
-const char *bt_path_file(const char *path);
 /* machine.json and facts.json, also as members of report.json. */
 /* kind, name, depth, request_bytes: of machine.json's disk and of plan.json's stream.disk. */
 void bt_json_put_disk(bt_json_out *out, json_t *object, const bt_disk *disk);

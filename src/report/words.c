@@ -49,8 +49,3 @@ uint64_t bt_working_bytes(const bt_facts *facts) {
 const char *bt_wish_type_name(uint32_t type) {
     return type == BT_TYPE_AUTO ? "auto" : bt_type_name(type);
 }
-
-const char *bt_path_file(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
