@@ -20,6 +20,11 @@ BT_MUST_CHECK bt_status bt_state_write(int dir, const char *name, const char *da
 void bt_state_remove(int dir, const char *name);
 /* Keep at most n_max files whose names start with prefix: the oldest go. Silent: what cannot be removed stays. */
 void bt_state_trim(int dir, const char *prefix, uint32_t n_max);
+/* The same, of one file: the folder is opened and closed again. recall fails as bt_state_open and bt_state_read do. */
+BT_MUST_CHECK bt_status bt_state_recall(const char *name, bt_text *text, bt_error *err);
+/* Write it, and trim those whose names start with prefix to n_max. The folder is made where it is missing. */
+BT_MUST_CHECK bt_status bt_state_keep(const char *name, const char *data, size_t bytes, const char *prefix,
+                                      uint32_t n_max, bt_error *err);
 /* One process at a time, until the descriptor is closed or the process ends. BT_E_IO, code "state_busy", after
  * BT_STATE_LOCK_MS. */
 BT_MUST_CHECK bt_status bt_state_lock(int dir, const char *name, int *ret_lock, bt_error *err);

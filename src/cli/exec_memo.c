@@ -53,31 +53,22 @@ static bool parse(const char *text, int64_t now_ms, bt_memo *ret) {
 
 void bt_exec_memo_read(bt_exec_memo *memo, int64_t now_ms) {
     char hex[65];
-    int dir = -1;
     bt_error err = {0};
     bt_text text;
     bt_sha256_hex(&memo->hash, hex);
     (void)snprintf(memo->name, sizeof memo->name, PREFIX "%s", hex);
-    if (bt_state_open(false, &dir, NULL) != BT_OK) return;
     bt_text_init(&text, FILE_BYTES);
-    bool good = bt_state_read(dir, memo->name, &text, &err) == BT_OK && parse(bt_text_str(&text), now_ms, &memo->memo);
+    bool good = bt_state_recall(memo->name, &text, &err) == BT_OK && parse(bt_text_str(&text), now_ms, &memo->memo);
     if (!good && err.sys != ENOENT) bt_log(BT_LOG_INFO, "what is kept of a refusal is not used: %s", err.text);
-    (void)bt_os_close(dir);
     bt_text_done(&text);
 }
 
 void bt_exec_memo_keep(bt_exec_memo *memo, uint64_t free_bytes, int64_t now_ms) {
     char text[FILE_BYTES];
-    int dir = -1;
     bt_error err = {0};
     int n = snprintf(text, sizeof text, FIRST_LINE "\n%" PRId64 " %" PRIu64 "\n", now_ms, free_bytes);
-    bt_status status = bt_state_open(true, &dir, &err);
-    if (status == BT_OK) {
-        status = bt_state_write(dir, memo->name, text, (size_t)n, &err);
-        bt_state_trim(dir, PREFIX, N_FILES_MAX);
-        (void)bt_os_close(dir);
-    }
-    if (status != BT_OK) bt_log(BT_LOG_INFO, "the refusal is not kept: %s", err.text);
+    if (bt_state_keep(memo->name, text, (size_t)n, PREFIX, N_FILES_MAX, &err) != BT_OK)
+        bt_log(BT_LOG_INFO, "the refusal is not kept: %s", err.text);
     memo->memo = (bt_memo){.held = true, .free_bytes = free_bytes, .at_ms = now_ms};
 }
 

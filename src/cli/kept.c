@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/state.h"
 
 #include <errno.h>
@@ -27,13 +26,8 @@ static void name_of(const bt_facts *facts, char name[NAME_BYTES]) {
 
 static bt_status write_json(const bt_facts *facts, const char *json, bt_error *err) {
     char name[NAME_BYTES];
-    int dir = -1;
     name_of(facts, name);
-    BT_TRY(bt_state_open(true, &dir, err));
-    bt_status status = bt_state_write(dir, name, json, strlen(json), err);
-    bt_state_trim(dir, PREFIX, N_KEPT_MAX);
-    (void)bt_os_close(dir);
-    return status;
+    return bt_state_keep(name, json, strlen(json), PREFIX, N_KEPT_MAX, err);
 }
 
 void bt_kept_write(const bt_plan *plan, const bt_facts *facts, const bt_machine *machine, const bt_measured *measured) {
@@ -48,13 +42,8 @@ void bt_kept_write(const bt_plan *plan, const bt_facts *facts, const bt_machine 
 
 void bt_kept_read(const bt_facts *facts, bt_text *text) {
     char name[NAME_BYTES];
-    int dir = -1;
     bt_error err = {0};
     name_of(facts, name);
-    bt_status status = bt_state_open(false, &dir, &err);
-    if (status == BT_OK) {
-        status = bt_state_read(dir, name, text, &err);
-        (void)bt_os_close(dir);
-    }
-    if (status != BT_OK && err.sys != ENOENT) bt_log(BT_LOG_INFO, "no last run is known: %s", err.text);
+    if (bt_state_recall(name, text, &err) != BT_OK && err.sys != ENOENT)
+        bt_log(BT_LOG_INFO, "no last run is known: %s", err.text);
 }

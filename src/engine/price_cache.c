@@ -176,15 +176,10 @@ static bool take_all(bt_price_cache *cache, const char *at) {
 
 static void read_file(bt_price_cache *cache) {
     bt_text text;
-    int dir = -1;
     bt_text_init(&text, FILE_BYTES);
-    if (bt_state_open(false, &dir, NULL) == BT_OK) {
-        bool good = bt_state_read(dir, cache->name, &text, NULL) == BT_OK && take_all(cache, bt_text_str(&text));
-        if (!good) {
-            cache->n = 0;
-            cache->base_bytes = 0;
-        }
-        (void)bt_os_close(dir);
+    if (bt_state_recall(cache->name, &text, NULL) != BT_OK || !take_all(cache, bt_text_str(&text))) {
+        cache->n = 0;
+        cache->base_bytes = 0;
     }
     bt_text_done(&text);
 }
@@ -260,15 +255,10 @@ void bt_price_cache_save(bt_price_cache *cache) {
     if (!cache || !cache->changed) return;
     bt_text text;
     bt_error err = {0};
-    int dir = -1;
     bt_text_init(&text, FILE_BYTES);
     put_all(cache, &text);
-    bt_status status = text.failed ? BT_E_NOMEM : bt_state_open(true, &dir, &err);
-    if (status == BT_OK) {
-        status = bt_state_write(dir, cache->name, bt_text_str(&text), text.n_bytes, &err);
-        bt_state_trim(dir, PREFIX, N_FILES_MAX);
-        (void)bt_os_close(dir);
-    }
+    bt_status status = BT_E_NOMEM;
+    if (!text.failed) status = bt_state_keep(cache->name, bt_text_str(&text), text.n_bytes, PREFIX, N_FILES_MAX, &err);
     if (status != BT_OK) bt_log(BT_LOG_INFO, "the prices of this model are not kept: %s", err.text);
     cache->changed = false;
     bt_text_done(&text);

@@ -68,15 +68,10 @@ bool bt_disk_recall(bt_disk *disk) {
 static bt_status write_file(const bt_disk *disk, bt_error *err) {
     char name[sizeof PREFIX + sizeof disk->id];
     char text[FILE_BYTES];
-    int dir = -1;
     int n = snprintf(text, sizeof text, FIRST_LINE "\n%" PRIu32 " %" PRIu32 " %" PRIu64 "\n", disk->depth,
                      disk->request_bytes, disk->bytes_per_s);
     name_of(disk, name);
-    BT_TRY(bt_state_open(true, &dir, err));
-    bt_status status = bt_state_write(dir, name, text, (size_t)n, err);
-    bt_state_trim(dir, PREFIX, N_FILES_MAX);
-    (void)bt_os_close(dir);
-    return status;
+    return bt_state_keep(name, text, (size_t)n, PREFIX, N_FILES_MAX, err);
 }
 
 void bt_disk_keep(const bt_disk *disk) {
