@@ -230,24 +230,6 @@ void bt_state_trim(int dir, const char *prefix, uint32_t n_max) {
     (void)closedir(list);
 }
 
-bt_status bt_state_recall(const char *name, bt_text *text, bt_error *err) {
-    int dir = -1;
-    BT_TRY(bt_state_open(false, &dir, err));
-    bt_status status = bt_state_read(dir, name, text, err);
-    (void)bt_os_close(dir);
-    return status;
-}
-
-bt_status bt_state_keep(const char *name, const char *data, size_t bytes, const char *prefix, uint32_t n_max,
-                        bt_error *err) {
-    int dir = -1;
-    BT_TRY(bt_state_open(true, &dir, err));
-    bt_status status = bt_state_write(dir, name, data, bytes, err);
-    bt_state_trim(dir, prefix, n_max);
-    (void)bt_os_close(dir);
-    return status;
-}
-
 bt_status bt_state_lock(int dir, const char *name, int *ret_lock, bt_error *err) {
     int fd = open_file(dir, name, O_RDWR | O_CREAT);
     if (fd < 0) return bt_fail_sys(err, -fd, "state_file", "cannot open %s of what is kept", name);
