@@ -3,6 +3,7 @@
  * control tokens, and templates that break (user-case 59), after which the process goes on and holds nothing more. */
 #include "base/heap.h"
 #include "engine/chat_tokens.h"
+#include "llama_kit.h"
 #include "random.h"
 
 #include "llama.h"
@@ -34,12 +35,6 @@ static struct llama_model *open_vocab(const char *name) {
     struct llama_model_params params = llama_model_default_params();
     params.vocab_only = true;
     return model_path(name) ? llama_model_load_from_file(path, params) : NULL;
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)level;
-    (void)text;
-    (void)user;
 }
 
 /* Words, blanks, digits, umlauts, an emoji, and characters of templates: anything but a whole control token. */
@@ -236,7 +231,7 @@ static void test_parts(void **unused) {
 }
 
 int main(void) {
-    llama_log_set(quiet, NULL);
+    llama_log_set(kit_quiet, NULL);
     llama_backend_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens), cmocka_unit_test(test_room),           cmocka_unit_test(test_case_59),

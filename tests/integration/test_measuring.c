@@ -10,6 +10,7 @@
 #include "base/heap.h"
 #include "engine/price.h"
 #include "engine/session.h"
+#include "llama_kit.h"
 #include "random.h"
 
 #include "llama.h"
@@ -193,15 +194,9 @@ static void test_T8_a_dry_run_changes_nothing(void **state) {
     close_model(&f);
 }
 
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)level;
-    (void)text;
-    (void)user;
-}
-
 int main(void) {
     if (bt_engine_init(&err) != BT_OK) return 1;
-    llama_log_set(quiet, NULL);
+    llama_log_set(kit_quiet, NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_T8_a_dry_run_changes_nothing)};
     return cmocka_run_group_tests_name("measuring", tests, NULL, NULL);
 }

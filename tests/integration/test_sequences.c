@@ -10,6 +10,7 @@
  * All weights stream, so that a pass is counted in what the reader reads, too. */
 #include "base/heap.h"
 #include "engine/session.h"
+#include "llama_kit.h"
 #include "random.h"
 
 #include "llama.h"
@@ -253,15 +254,9 @@ static void test_full(void **state) {
     close_model(&f);
 }
 
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)level;
-    (void)text;
-    (void)user;
-}
-
 int main(void) {
     if (bt_engine_init(&err) != BT_OK) return 1;
-    llama_log_set(quiet, NULL);
+    llama_log_set(kit_quiet, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_smollm2), cmocka_unit_test(test_gemma3), cmocka_unit_test(test_reads_once),
         cmocka_unit_test(test_groups),  cmocka_unit_test(test_full),

@@ -9,6 +9,7 @@
  * passed. */
 #include "base/heap.h"
 #include "engine/session.h"
+#include "llama_kit.h"
 #include "random.h"
 
 #include "llama.h"
@@ -172,16 +173,10 @@ static void test_refusals(void **state) {
     close_model(&f);
 }
 
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)level;
-    (void)text;
-    (void)user;
-}
-
 int main(void) {
     bt_error err = {0};
     if (bt_engine_init(&err) != BT_OK) return 1;
-    llama_log_set(quiet, NULL);
+    llama_log_set(kit_quiet, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_smollm2),
         cmocka_unit_test(test_gemma3),

@@ -12,6 +12,19 @@
 #define LINE_TEXT_MAX  16384
 #define LINE_WORDS_MAX 6000
 
+/* A test whose state is an arena, for those that include cmocka.h. */
+static inline int argv_open_arena(void **state) {
+    *state = bt_arena_open(UINT64_C(32) << 20, 65536);
+    return *state ? 0 : -1;
+}
+
+static inline int argv_close_arena(void **state) {
+    bt_arena_close(*state);
+    return 0;
+}
+
+#define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, argv_open_arena, argv_close_arena)
+
 typedef struct line {
     char text[LINE_TEXT_MAX];
     char *argv[LINE_WORDS_MAX + 1];

@@ -213,18 +213,6 @@ static void limits(void **state) {
     }
 }
 
-static int open_arena(void **state) {
-    *state = bt_arena_open(UINT64_C(16) << 20, 65536);
-    return *state ? 0 : -1;
-}
-
-static int close_arena(void **state) {
-    bt_arena_close(*state);
-    return 0;
-}
-
-#define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, open_arena, close_arena)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_ARENA(t2_in_place),     WITH_ARENA(t3_nothing_appended),
