@@ -8,6 +8,10 @@ if(BT_ENGINE)
                                 "or configure with -DBT_ENGINE=OFF for the planner alone")
         endif()
     endforeach()
+    file(STRINGS "${LLAMA_CPP_SOURCE}/ggml/CMakeLists.txt" BT_GGML_PARTS
+         REGEX "^set\\(GGML_VERSION_(MAJOR|MINOR|PATCH) [0-9]+\\)$")
+    string(REGEX REPLACE "set\\(GGML_VERSION_[A-Z]+ ([0-9]+)\\)" "\\1" BT_GGML_PARTS "${BT_GGML_PARTS}")
+    list(JOIN BT_GGML_PARTS "." BT_GGML_VERSION) # as ggml_version() says it
     add_library(bt_ggml INTERFACE)
     # ggml-backend-impl.h and ggml-impl.h are private headers of ggml: a backend from outside needs them, and the
     # device therefore accepts only the exact version it was built against (docs/design.md M9).

@@ -442,6 +442,13 @@ typedef struct bt_wishes {
     bt_policy policy;
     bt_io_mode io;
     bool kv_unified; /* one KV cache shared by all sequences (llama-server's default) instead of a stream each */
+    bool swa_full;   /* blocks with a sliding window keep the whole context, too */
+    /* A program of llama.cpp's own holds the model (exec --ram-budget): it reads the file through buffers of a MiB, and
+     * has a sampler for each sequence. */
+    bool guest;
+    /* What it holds beside the model, at most: adapters and control vectors, prompts that were answered, checkpoints of
+     * contexts. */
+    uint64_t adapter_bytes, prompt_cache_bytes, checkpoint_bytes;
     bt_rope_scaling rope_scaling;
     uint64_t rope_scale_micro; /* times the trained length x 1e6; 0 = the model's own */
     uint32_t yarn_orig_ctx;    /* 0 = the model's own */
@@ -495,7 +502,10 @@ typedef struct bt_wishes {
     X(DRAFT_COMPUTE, "draft.compute")                                                                                  \
     X(DRAFT_VOCAB, "draft.vocab")                                                                                      \
     X(MMPROJ_WEIGHTS, "mmproj.weights")                                                                                \
-    X(MMPROJ_ENCODE, "mmproj.encode")
+    X(MMPROJ_ENCODE, "mmproj.encode")                                                                                  \
+    X(ADAPTERS, "adapters")                                                                                            \
+    X(PROMPT_CACHE, "prompt_cache")                                                                                    \
+    X(CHECKPOINTS, "checkpoints")
 
 typedef enum bt_line {
 #define X(name, text) BT_LINE_##name,

@@ -4,7 +4,8 @@
 # usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|all      libs is a third of the work, and all that burthen needs
 #
 # OpenMP is off: with it off, ggml computes on a thread pool that burthen owns, and the reader is not starved
-# by spinning workers (docs/design.md M1). The web interface is not built: it would be downloaded. The libraries find
+# by spinning workers (docs/design.md M1). The web interface is not built: it would be downloaded. Of the
+# examples llama-embedding is. The libraries find
 # each other beside themselves (run path $ORIGIN), so that `make install` can copy them.
 set -eu
 
@@ -13,8 +14,8 @@ build_dir=$2
 case ${3:-all} in
 libs) targets="llama ggml" ;;
 all)
-    targets="llama ggml llama-server llama-bench llama-completion llama-perplexity llama-fit-params llama-quantize
-             llama-gguf-split"
+    targets="llama ggml llama-server llama-cli llama-completion llama-embedding llama-perplexity llama-bench
+             llama-fit-params llama-quantize llama-gguf-split"
     ;;
 *)
     echo "usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|all" >&2
@@ -43,7 +44,7 @@ cmake -S "$source_dir" -B "$build_dir" $generator $launcher \
     -DGGML_OPENMP=OFF \
     -DGGML_RPC=ON \
     -DLLAMA_BUILD_TESTS=OFF \
-    -DLLAMA_BUILD_EXAMPLES=OFF \
+    -DLLAMA_BUILD_EXAMPLES=ON \
     -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_BUILD_TOOLS=ON \
     -DLLAMA_BUILD_SERVER=ON \

@@ -8,12 +8,18 @@
  *   byte pairs     49,152 tokens 14.7, 27.7 (the merges are a second table of strings) */
 #pragma once
 
+#include "guard/flags.h"
 #include "plan/costs.h"
 
 #include <string.h>
 
 #define BT_BASE_BYTES       (UINT64_C(25) << 19) /* 12.5 MiB, with the code of libllama and ggml brought in */
 #define BT_LOAD_FIXED_BYTES (UINT64_C(6) << 20)  /* beside the 4 MiB of staging, which has its own line */
+
+/* What a program of llama.cpp's own holds with a model of no size, beside the lines of a plan. */
+static inline uint64_t bt_guest_base_bytes(bt_program program) {
+    return program == BT_PROGRAM_SERVER ? UINT64_C(28) << 20 : UINT64_C(20) << 20;
+}
 
 static inline bt_base_costs bt_base_costs_of(const bt_facts *facts) {
     bool pairs = facts->tokenizer && strcmp(facts->tokenizer, "gpt2") == 0;

@@ -83,7 +83,8 @@ static bt_status start(sweep *s, uint64_t budget_bytes, int *ret_code, bt_error 
     BT_TRY(make_argv(s, budget, &argv, err));
     bt_text_done(&s->out);
     bt_text_init(&s->out, BT_JSON_IN_MAX_BYTES);
-    bt_status status = bt_child_run(argv, &s->out, ret_code, err);
+    const bt_child child = {.argv = argv, .what = "the measurement"};
+    bt_status status = bt_child_run(&child, &s->out, ret_code, err);
     bt_heap_free(argv);
     return status;
 }

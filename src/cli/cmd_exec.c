@@ -17,6 +17,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/commands.h"
+#include "cli/exec_budget.h"
 #include "cli/exec_memo.h"
 #include "cli/planning.h"
 #include "guard/engines.h"
@@ -24,6 +25,7 @@
 #include "guard/said.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,6 +63,7 @@ typedef struct executing {
     bt_exec_memo memo;
     bt_rewrite rewrite;
     bt_guard_decision decision;
+    bt_exec_budget *budget; /* --ram-budget; NULL: none */
 } executing;
 
 /* ---- what the command says ---- */
@@ -234,6 +237,7 @@ static bt_reclaim_outcome outcome_of(const executing *x) {
         return BT_RECLAIM_DEGRADES;
     case BT_GUARD_UNCHANGED:
     case BT_GUARD_PASSED:
+    case BT_GUARD_BUDGETED:
         break;
     }
     return BT_RECLAIM_KEEPS;
@@ -312,8 +316,48 @@ static bt_status decide_with_patience(executing *x, bt_error *err) {
     }
 }
 
+/* ---- under a RAM budget ---- */
+
+static bool wants_budget(const executing *x) {
+    return x->options->budget_given && x->options->wishes.budget_kind != BT_BUDGET_OFF;
+}
+
+static bt_exec_budget_ask budget_ask(const executing *x) {
+    uint64_t adapter_bytes = bt_sat_add_u64(file_bytes(&x->effective.loras), file_bytes(&x->effective.control_vectors));
+    return (bt_exec_budget_ask){x->options, &x->command, &x->effective, x->facts, adapter_bytes};
+}
+
+/* A budget is held or the command is not started: nothing is passed on here. */
+static bt_status judge_budget(executing *x, bt_error *err) {
+    x->budget = bt_heap_alloc(sizeof *x->budget);
+    if (!x->budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    if (x->command.program == BT_PROGRAM_NONE)
+        return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "no budget can be held: %s",
+                       x->command.reason);
+    read_model(x);
+    if (!x->facts)
+        return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "no budget can be held: %s",
+                       x->facts_reason);
+    const bt_exec_budget_ask ask = budget_ask(x);
+    const bt_plan *plan = &x->budget->plan;
+    BT_TRY(bt_exec_budget_plan(x->budget, &ask, err));
+    bool refused = plan->verdict == BT_REFUSED;
+    x->decision = (bt_guard_decision){.kind = refused ? BT_GUARD_REFUSED : BT_GUARD_BUDGETED};
+    (void)snprintf(x->decision.code, sizeof x->decision.code, "%s", refused ? plan->refusal.code : "");
+    if (refused) {
+        (void)snprintf(x->decision.reason, sizeof x->decision.reason, "%s", plan->refusal.message);
+        return BT_OK;
+    }
+    (void)snprintf(x->decision.reason, sizeof x->decision.reason,
+                   "%s of %s planned, context %u, %u of %u units in memory%s", BT_SIZE(plan->planned_bytes),
+                   BT_SIZE(plan->budget_bytes), plan->n_ctx, plan->n_pinned, plan->n_units,
+                   plan->verdict == BT_STREAMS ? ", the others are read for each pass" : "");
+    return bt_exec_budget_apply(x->budget, &ask, &x->rewrite, err);
+}
+
 static bt_status judge(executing *x, bt_error *err) {
     BT_TRY(read_command(x, err));
+    if (wants_budget(x)) return judge_budget(x, err);
     if (x->command.program == BT_PROGRAM_NONE) {
         pass(x, x->command.reason);
         return BT_OK;
@@ -351,10 +395,20 @@ static int print_argv(const executing *x) {
     return code;
 }
 
+static bt_status say_json(const executing *x, char **ret_json, bt_error *err) {
+    const bt_exec_budget *budget = x->budget;
+    if (!budget) return bt_guard_said_json(&x->decision, &x->rewrite, ret_json, err);
+    char *plan = NULL;
+    BT_TRY(bt_report_plan_json(&budget->plan, x->facts, &budget->machine, &plan, err));
+    bt_status status = bt_guard_budget_json(&x->decision, &x->rewrite, budget->env, budget->n_env, plan, ret_json, err);
+    bt_heap_free(plan);
+    return status;
+}
+
 static int print_json(const executing *x) {
     bt_error err = {0};
     char *json = NULL;
-    if (bt_guard_said_json(&x->decision, &x->rewrite, &json, &err) != BT_OK) return bt_cli_fail(&err);
+    if (say_json(x, &json, &err) != BT_OK) return bt_cli_fail(&err);
     int code = bt_cli_print_bytes(json, strlen(json));
     bt_heap_free(json);
     return code;
@@ -365,14 +419,22 @@ static void say(const executing *x) {
     if (x->options->quiet && x->decision.kind != BT_GUARD_REFUSED) return;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_guard_said_text(&x->decision, &x->rewrite, &text);
-    if (x->decision.kind == BT_GUARD_REFUSED) bt_guard_ledger_text(&x->decision, &text);
+    if (x->budget && (x->decision.kind == BT_GUARD_REFUSED || x->options->verbose))
+        bt_report_plan_text(&x->budget->plan, x->facts, &text);
+    else if (x->decision.kind == BT_GUARD_REFUSED)
+        bt_guard_ledger_text(&x->decision, &text);
     (void)fputs(bt_text_str(&text), stderr);
     bt_text_done(&text);
 }
 
-static int start(const executing *x) {
+static int start(executing *x) {
     char *const *argv = x->rewrite.argv;
     (void)fflush(NULL);
+    if (x->budget) {
+        const bt_exec_budget_ask ask = budget_ask(x);
+        bt_error why = {0};
+        if (bt_exec_budget_prepare(x->budget, &ask, &x->rewrite, &why) != BT_OK) return bt_cli_fail(&why);
+    }
     (void)execvp(argv[0], argv);
     int sys = errno;
     bt_error err = {0};
@@ -381,7 +443,7 @@ static int start(const executing *x) {
     return sys == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
 }
 
-static int conclude(const executing *x) {
+static int conclude(executing *x) {
     const bt_cli_options *options = x->options;
     bool refused = x->decision.kind == BT_GUARD_REFUSED;
     say(x);
@@ -399,6 +461,8 @@ static void close_all(executing *x) {
     bt_facts_close(x->facts);
     bt_facts_close(x->draft);
     bt_projector_close(x->projector);
+    if (x->budget) bt_exec_budget_close(x->budget);
+    bt_heap_free(x->budget);
     bt_arena_close(x->arena);
     bt_heap_free(x);
 }

@@ -14,7 +14,9 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/drafting.h"
+#include "cli/promise.h"
 #include "cli/running_internal.h"
+#include "device/measured.h"
 #include "engine/devices.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
@@ -25,7 +27,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PLAN_TRIES_MAX   8u
 #define EXIT_REFUSED     3 /* docs/interfaces.md */
 #define ARENA_BLOCK      (64u << 10)
 #define REPORT_MAX_BYTES (1u << 20)           /* a plan's text is some kilobytes; its JSON grows with the units */
@@ -135,46 +136,19 @@ static bt_status make_plan(bt_running *running, bt_outputs_fn outputs, bt_error 
 
 /* ---- beside other budgets ---- */
 
-/* Promise the plan's bytes. *ret_again: others promised memory while this was planned, and the plan does not fit beside
- * them. A host where nothing can be kept is no reason not to run. */
-static bt_status promise(bt_running *running, bool *ret_again, bt_error *err) {
-    const bt_cli_options *options = running->options;
-    bool is_settled = options->machine_file || options->root[0] || running->plan.verdict == BT_REFUSED; /* forced */
-    uint64_t seen_bytes = is_settled ? UINT64_MAX : running->machine.promised_bytes;
-    *ret_again = false;
-    for (;;) {
-        bool promised = false;
-        bt_error why = {0};
-        if (bt_reservation_make(options->command, running->plan.planned_bytes, seen_bytes, &promised, &why) != BT_OK) {
-            bt_log(BT_LOG_INFO, "other runs on this host cannot see this one: %s", why.text);
-            return BT_OK;
-        }
-        if (promised) return BT_OK;
-        bt_machine *now = bt_heap_alloc(sizeof *now);
-        if (!now) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-        bt_status status = bt_machine_probe(options->root, now, err);
-        seen_bytes = now->promised_bytes;
-        *ret_again = running->plan.planned_bytes > bt_budget_resolve(now, &options->wishes).bytes;
-        bt_heap_free(now);
-        if (status != BT_OK || *ret_again) return status;
-    }
-}
-
-/* Plan, then promise what the plan takes; planned anew while others are faster. One of those that plan at a time always
- * comes through, so the tries bound a crowd. */
+/* Plan, then promise what the plan takes; planned anew while others are faster. */
 static bt_status plan_beside_others(bt_running *running, bt_outputs_fn outputs, bt_error *err) {
-    for (uint32_t i = 0; i < PLAN_TRIES_MAX; i++) {
+    for (uint32_t i = 0; i < BT_PROMISE_TRIES_MAX; i++) {
         bt_arena_close(running->arena);
         running->arena = NULL;
         BT_TRY(make_plan(running, outputs, err));
         bool again = false;
         if (running->plan.verdict == BT_REFUSED && !running->plan.forced) return BT_OK;
-        BT_TRY(promise(running, &again, err));
+        BT_TRY(bt_promise_make(running->options, &running->plan, &running->machine, &again, err));
         if (!again) return BT_OK;
         bt_log(BT_LOG_INFO, "another run promised memory meanwhile: planning again");
     }
-    return bt_fail(err, BT_E_BUDGET, "reservations", BT_MEASURE_BYTES, running->plan.planned_bytes, 0,
-                   "other runs that start now take the memory each time before this one; try again");
+    return bt_promise_crowded(&running->plan, err);
 }
 
 /* A plan from a file may have been made for less than is asked of it now. */
@@ -315,7 +289,7 @@ static bt_status load(bt_running *running, bt_outputs_fn outputs, load_check *ch
     say_layouts(running);
     const bt_reader *reader = bt_engine_reader(running->engine);
     const char *reason = bt_reader_reason(reader);
-    bt_log(BT_LOG_INFO, "reading with %s%s%s", bt_running_reader_name(reader), reason[0] ? ": " : "", reason);
+    bt_log(BT_LOG_INFO, "reading with %s%s%s", bt_device_reader_name(reader), reason[0] ? ": " : "", reason);
     bt_account_note(bt_engine_account(running->engine), BT_LINE_BASE, running->base_bytes);
     uint32_t n_outputs = (uint32_t)bt_max_u64(outputs(plan->n_ctx, plan->n_ubatch), plan->n_draft + UINT64_C(1));
     bt_session_params session = bt_session_params_of(plan, n_outputs);

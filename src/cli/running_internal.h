@@ -4,7 +4,6 @@
 
 #include "cli/running.h"
 
-const char *bt_running_reader_name(const bt_reader *reader); /* "io_uring", "pread" */
 bool bt_running_wants_lock(const bt_running *running);
 void bt_running_measure_lock(const bt_running *running, bt_locked *ret);
 /* Once: that not all is locked, and what would help. */

@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "cli/kept.h"
 #include "cli/running_internal.h"
+#include "device/measured.h"
 #include "engine/price.h"
 #include "plan/plan.h"
 #include "probe/disk.h"
@@ -25,10 +26,6 @@
 #define LEARN_BYTES      (UINT64_C(256) << 20) /* what a trial of the disk reads at the most (store/disk_speed.c) */
 #define LEARN_PER_CENT   10                    /* runs differ by as much */
 #define SENTENCE_BYTES   4096                  /* what the log takes */
-
-const char *bt_running_reader_name(const bt_reader *reader) {
-    return bt_reader_kind_of(reader) == BT_READER_URING ? "io_uring" : "pread";
-}
 
 bool bt_running_wants_lock(const bt_running *running) {
     return running->options->wishes.mlock || running->plan.wishes.mlock; /* the second: of --plan */
@@ -116,53 +113,11 @@ static void measure_lines(bt_running *running, bt_measured *measured) {
 
 void bt_running_measure(bt_running *running, bt_measured *measured) {
     measure_lines(running, measured);
-    bt_device *device = bt_engine_device(running->engine);
-    bt_device_stats stats;
-    bt_device_stats_read(device, &stats);
-    bt_reader_stats reads;
-    bt_reader_stats_read(bt_engine_reader(running->engine), &reads);
-    bt_pool_report pool;
-    bt_device_pool_report(device, &pool);
-    measured->pool_bytes = pool.pool_bytes;
-    measured->live_bytes = pool.live_bytes;
-    measured->peak_live_bytes = pool.peak_live_bytes;
-    measured->weights_bytes = pool.weights_bytes;
+    bt_device_measure(bt_engine_device(running->engine), measured);
     for (uint32_t i = 0; running->plan.offload && i < running->plan.offload->split.n_devices; i++)
         measured->device_bytes[i] = bt_engine_device_held_bytes(running->engine, i);
-    measured->idle_slots = pool.idle_slots;
-    measured->reserved_classes = pool.reserved_classes;
     measured->load_s = (double)bt_engine_load_read(running->engine)->load_ns / 1e9;
     measured->passes = bt_session_passes(running->session);
-    measured->streamed_bytes = reads.read_bytes;
-    measured->read_bytes_per_s = reads.busy_ns ? (double)reads.read_bytes * 1e9 / (double)reads.busy_ns : 0.0;
-    (void)snprintf(measured->reader, sizeof measured->reader, "%s",
-                   bt_running_reader_name(bt_engine_reader(running->engine)));
-    (void)snprintf(measured->reader_reason, sizeof measured->reader_reason, "%s",
-                   bt_reader_reason(bt_engine_reader(running->engine)));
-    measured->io_wait_s = (double)stats.wait_ns / 1e9;
-    measured->compute_s = (double)stats.compute_ns / 1e9;
-    bt_experts_stats experts;
-    bt_device_experts_stats_read(device, &experts);
-    measured->expert_hits = experts.hits;
-    measured->expert_misses = experts.misses;
-    measured->expert_guesses = experts.guesses;
-    measured->expert_guesses_used = experts.guesses_used;
-    measured->expert_waves = experts.waves;
-    measured->expert_bytes = experts.read_bytes;
-    measured->expert_wait_s = (double)experts.wait_ns / 1e9;
-    bt_tier_stats tier;
-    bt_device_tier_stats_read(device, &tier);
-    measured->from_page_cache = tier.cached;
-    measured->cached_bytes = reads.cached_bytes;
-    measured->disk_ns_per_mib = tier.disk_ns_per_mib;
-    measured->cached_ns_per_mib = tier.cached_ns_per_mib;
-    bt_elastic_stats elastic;
-    bt_device_elastic_stats_read(device, &elastic);
-    bt_device_layouts_read(device, &measured->layouts);
-    measured->elastic_taken = elastic.taken;
-    measured->elastic_released = elastic.released;
-    measured->schedules_built = stats.schedules_built;
-    measured->schedules_reused = stats.schedules_reused;
     bt_running_measure_lock(running, &measured->locked);
 }
 

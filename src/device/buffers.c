@@ -7,6 +7,7 @@
  * output rows and loader staging. Both are reserved address space; pages are charged when the use of a buffer is known:
  *
  *   while loading     host: staging, charged at once          device: weights, charged never (weights.c holds them)
+ *   (in a program that is not ours: guest.c)
  *   making a context  cleared: KV or output rows, charged at the clear
  *                     marked COMPUTE by the scheduler: compute, charged at the next classify
  *
@@ -87,6 +88,7 @@ static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
  * bytes (engine/model_file.c): no more of the buffer is ever touched. */
 static uint64_t staging_bytes(const bt_device *device, uint64_t asked_bytes) {
     uint64_t largest = 0;
+    if (device->guest) return asked_bytes; /* the file itself goes through it */
     for (uint32_t i = 0; i < device->facts->n_tensors; i++)
         if (device->facts->tensors[i].role == BT_ROLE_SMALL)
             largest = bt_max_u64(largest, device->facts->tensors[i].bytes);
@@ -148,7 +150,7 @@ static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tens
     bt_error err;
     bt_status status = BT_OK;
     pthread_mutex_lock(&buffer->device->graph_lock);
-    if (is_weights && !buffer->classified) status = charge(buffer, BT_LINE_PINNED, &err);
+    if (is_weights && !buffer->classified) status = charge(buffer, BT_LINE_ADAPTERS, &err);
     if (status == BT_OK) status = bt_elastic_touch(buffer->device, buffer, (uint64_t)(span - base), size, &err);
     pthread_mutex_unlock(&buffer->device->graph_lock);
     if (status == BT_OK) return span;
@@ -239,10 +241,13 @@ static bt_buffer *buffer_make(bt_device *device, bool host, size_t bytes, bt_err
 
 static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t bytes) {
     bt_device *device = device_of(type);
+    bool host = type == &device->host_buft;
     bt_error err;
-    bt_buffer *buffer = buffer_make(device, type == &device->host_buft, bytes, &err);
+    bool may = bt_guest_before_buffer(device, host, &err) == BT_OK;
+    bt_buffer *buffer = may ? buffer_make(device, host, bytes, &err) : NULL;
     if (!buffer) {
         bt_device_fail(device, &err);
+        bt_guest_hear(device);
         return NULL; /* libllama reports a failed allocation; the engine adds our reason */
     }
     buffer->ggml = ggml_backend_buffer_init(type, buffer_calls, buffer, bytes);

@@ -122,6 +122,11 @@ static enum ggml_status run(bt_device *device, bt_schedule *schedule, bt_error *
     return GGML_STATUS_SUCCESS;
 }
 
+/* Our own engine asks before each pass. */
+static bt_status check_files(const bt_device *device, bt_error *err) {
+    return device->guest ? bt_store_check(device->params.store, device->facts, err) : BT_OK;
+}
+
 enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     bt_error err = {.status = BT_OK};
     bt_schedule *schedule;
@@ -137,7 +142,7 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     pthread_mutex_lock(&device->error_lock);
     bool failed_before = device->has_error;
     pthread_mutex_unlock(&device->error_lock);
-    if (!failed_before && bt_buffers_classify(device, &err) == BT_OK &&
+    if (!failed_before && check_files(device, &err) == BT_OK && bt_buffers_classify(device, &err) == BT_OK &&
         bt_elastic_prepare(device, graph, &err) == BT_OK && bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
         device->stats.segments += schedule->n_segments;
         bt_tier_before(device);
@@ -146,6 +151,8 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
         bt_elastic_settle(device);
     }
     if (err.status != BT_OK) bt_device_fail(device, &err);
+    if (status != GGML_STATUS_SUCCESS) bt_guest_hear(device);
     pthread_mutex_unlock(&device->graph_lock);
+    if (device->params.ran) device->params.ran(device->params.guest_user);
     return status;
 }

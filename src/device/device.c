@@ -24,7 +24,8 @@ static bt_status open_parts(bt_device *device, bt_error *err) {
                                .lender = device->params.threads_of ? device->params.threads_of->cpu : NULL,
                                .measuring = device->params.measuring};
     BT_TRY(bt_cpu_open(&cpu, &device->cpu, err));
-    return bt_weights_open(device, &device->weights, err);
+    BT_TRY(bt_weights_open(device, &device->weights, err));
+    return bt_guest_open(device, err);
 }
 
 bt_status bt_device_open(const bt_device_params *params, bt_device **ret_device, bt_error *err) {
@@ -57,6 +58,7 @@ void bt_device_close(bt_device *device) {
     bt_buffers_close(device);
     bt_elastic_close(device);
     bt_repack_close(device);
+    bt_guest_close(device);
     bt_weights_close(device->weights);
     bt_cpu_close(device->cpu);
     bt_pool_close(device->pool);

@@ -53,6 +53,13 @@ typedef struct bt_device_params {
     bool may_cache;        /* the system has room for all that streams beside the budget: its page cache may serve */
     bool elastic;          /* memory that the context does not use yet holds streamed units (docs/design.md S5) */
     bt_device *threads_of; /* whose compute threads are used, never at the same time; outlives the device. NULL: own */
+    /* A program that is not ours loads the model, from the file itself: weights come with their bytes, nobody says what
+     * phase it is (guest.c), and failures are told to heard, each once, as soon as they are known: under a lock, so
+     * that it may not call back, as ran may. Not together with measuring. */
+    bool guest;
+    void (*heard)(const bt_error *err, void *user);
+    void (*ran)(void *user); /* after each graph; NULL is fine */
+    void *guest_user;
 } bt_device_params;
 
 /* Where streamed units come from now, and what both ways cost: nanoseconds a MiB, in which the computing thread read or

@@ -102,6 +102,31 @@ bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void 
 /* Tensors of the file that should have come here and did not; its name in *ret_name if any. */
 uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
 
+/* A unit's images in memory that it was given for good; NULL: it streams. */
+bt_mapping *bt_weights_unit_mapping(const bt_weights *weights, uint32_t unit);
+/* Whether any tensor of the file was handed over yet. */
+bool bt_weights_any(const bt_weights *weights);
+
+/* ---- guest.c: in a program that is not ours ---- */
+
+typedef struct bt_guest bt_guest;
+
+/* Sets device->guest; bt_guest_close undoes a failure too. After the weights. */
+bt_status bt_guest_open(bt_device *device, bt_error *err);
+void bt_guest_close(bt_device *device);
+/* Before a buffer is made: when all weights have come, the device is started. Fails where some have not, and others are
+ * where a context is being made for. */
+bt_status bt_guest_before_buffer(bt_device *device, bool host, bt_error *err);
+/* Is it this weight of the file, by bytes that are handed over? Read and compared. */
+bool bt_guest_is_weight(bt_device *device, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes);
+/* Bytes of a weight, on their way into memory: what is pinned of them is kept. */
+bt_status bt_guest_fill(bt_device *device, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes,
+                        bt_error *err);
+/* All bytes of a unit were kept. */
+bool bt_guest_has_unit(const bt_device *device, uint32_t unit);
+/* A failure is said, and is over: the next graph begins anew. */
+void bt_guest_hear(bt_device *device);
+
 /* ---- schedule.c: a graph walked once ---- */
 
 typedef enum bt_segment_kind { BT_SEGMENT_PLAIN, BT_SEGMENT_ROWS, BT_SEGMENT_HEAD, BT_SEGMENT_EXPERTS } bt_segment_kind;
@@ -343,6 +368,7 @@ struct bt_device {
     bt_repack *repack;   /* NULL: plain layouts alone */
     bt_tier tier;
     bt_moe moe;
+    bt_guest *guest; /* NULL: the program is ours */
     bt_cpu *cpu;
     bt_ring *ring;
     bt_ring_unit *ring_units;

@@ -239,6 +239,18 @@ static bool tag_matches(uint32_t weight, const void *data, uint64_t bytes) {
     return bytes >= sizeof tag && memcmp(data, tag, sizeof tag) == 0;
 }
 
+/* Of another file there may be a tensor of the same name. */
+static bool is_of_file(bt_weights *weights, uint32_t weight, const void *data, uint64_t bytes) {
+    if (weights->device->guest) return bt_guest_is_weight(weights->device, weight, data, 0, bytes);
+    return !is_streamable(&weights->facts->tensors[weight]) || tag_matches(weight, data, bytes);
+}
+
+static void fill(bt_weights *weights, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes) {
+    bt_error err;
+    if (weights->device->guest && bt_guest_fill(weights->device, weight, data, offset, bytes, &err) != BT_OK)
+        bt_device_fail(weights->device, &err);
+}
+
 bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
                     uint64_t bytes) {
     if (weights->device->params.stands_in > 0) return true;
@@ -248,10 +260,10 @@ bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const
         if (weight == BT_NO_WEIGHT || offset != 0) return false;
         const bt_tensor *facts = &weights->facts->tensors[weight];
         if (facts->role == BT_ROLE_AWAY) return false; /* it was to be elsewhere: ordinary memory, if there is any */
-        if (is_streamable(facts) && !tag_matches(weight, data, bytes))
-            return false; /* the same name from another file: ordinary memory */
+        if (!is_of_file(weights, weight, data, bytes)) return false; /* ordinary memory */
         if (!remember(weights, tensor, weight)) return false;
     }
+    fill(weights, weight, data, offset, bytes);
     if (weights->facts->tensors[weight].role == BT_ROLE_SMALL) {
         /* ggml has checked offset + bytes against the tensor */
         uint8_t *base = weights->small->base;
@@ -289,6 +301,15 @@ bool bt_weights_unit_is_pinned(const bt_weights *weights, uint32_t unit) {
 
 bool bt_weights_unit_streams(const bt_weights *weights, uint32_t unit) {
     return !bt_weights_unit_is_pinned(weights, unit) && !bt_elastic_image(weights->device, unit);
+}
+
+bt_mapping *bt_weights_unit_mapping(const bt_weights *weights, uint32_t unit) {
+    if (!bt_weights_unit_is_pinned(weights, unit)) return NULL;
+    return weights->areas[area_of(&weights->facts->units[unit])];
+}
+
+bool bt_weights_any(const bt_weights *weights) {
+    return weights->n_pointers > 0;
 }
 
 uint8_t *bt_weights_unit_image(const bt_weights *weights, uint32_t unit) {
@@ -370,10 +391,15 @@ static bt_status pin_start(bt_weights *weights, uint32_t unit, pin_job *ret_job,
     return bt_reader_start(weights->device->params.reader, runs, u->n_extents, &ret_job->job, err);
 }
 
+/* Pinned, and not there yet: a guest was handed what it pins. */
+static bool must_read(const bt_weights *weights, uint32_t unit) {
+    return !bt_weights_unit_streams(weights, unit) && !bt_guest_has_unit(weights->device, unit);
+}
+
 static uint64_t bytes_to_pin(const bt_weights *weights) {
     uint64_t total = 0;
     for (uint32_t u = 0; u < weights->facts->n_units; u++)
-        if (!bt_weights_unit_streams(weights, u)) total += weights->facts->units[u].image_bytes;
+        if (must_read(weights, u)) total += weights->facts->units[u].image_bytes;
     return total;
 }
 
@@ -385,7 +411,7 @@ bt_status bt_weights_pin(bt_weights *weights, bt_device_progress progress, void 
     bt_status status = BT_OK;
     for (;;) {
         while (status == BT_OK && n < PIN_JOBS && next < weights->facts->n_units) {
-            if (!bt_weights_unit_streams(weights, next)) {
+            if (must_read(weights, next)) {
                 status = pin_start(weights, next, &queue[(first + n) % PIN_JOBS], err);
                 n += status == BT_OK;
             }

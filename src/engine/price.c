@@ -61,6 +61,11 @@ uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
     return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
 }
 
+/* Our own programs have one for all sequences. */
+static uint64_t samplers_bytes(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_parallel) {
+    return bt_sat_mul_u64(bt_price_sampler_bytes(facts), wishes->guest ? bt_max_u64(n_parallel, 1) : 1);
+}
+
 static bool write_all(int fd, const void *data, size_t bytes) {
     const uint8_t *at = data;
     while (bytes > 0) {
@@ -114,13 +119,14 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
     BT_TRY(bt_session_decode(session, tokens, 1, NULL, err));
     if (params->n_parallel == 1) return BT_OK;
     /* what was taken goes with the process */
-    bool all_whole = (uint64_t)n_ctx * params->n_parallel <= FILL_TOKENS_MAX;
-    return fill_each(session, tokens, all_whole ? n + 1 : (uint32_t)bt_min_u64(n_ubatch, n_ctx), err);
+    uint32_t n_share = params->kv_unified ? n_ctx / params->n_parallel : n_ctx;
+    bool all_whole = (uint64_t)n_share * params->n_parallel <= FILL_TOKENS_MAX;
+    return fill_each(session, tokens, all_whole ? n_share : (uint32_t)bt_min_u64(n_ubatch, n_share), err);
 }
 
 /* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */
 static uint64_t scores_work_bytes(const bt_facts *facts, const bt_wishes *wishes, const bt_session_params *params) {
-    uint64_t cells = params->n_ctx / params->n_parallel;
+    uint64_t cells = params->n_ctx / (params->kv_unified ? 1 : params->n_parallel);
     if (wishes->flash_attn != BT_OFF || cells <= FILL_TOKENS_MAX) return 0;
     return bt_sat_mul_u64(UINT64_C(2) * params->n_ubatch * facts->n_head, cells);
 }
@@ -146,7 +152,7 @@ static void price_devices(bt_engine *engine, const bt_facts *facts, const bt_ses
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                              const bt_price_point *point, bt_price *price, bt_error *err) {
     /* What is not a multiple is planned and run as the next one; libllama's lists grow with what it is asked for. */
-    uint64_t align = (uint64_t)BT_CTX_ALIGN * bt_max_u64(point->n_parallel, 1);
+    uint64_t align = (uint64_t)BT_CTX_ALIGN * (wishes->kv_unified ? 1 : bt_max_u64(point->n_parallel, 1));
     uint64_t n_ctx = (point->n_ctx + align - 1) / align * align;
     bt_session_params params = {
         .n_ctx = (uint32_t)bt_min_u64(n_ctx, UINT32_MAX / align * align),
@@ -158,6 +164,8 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .type_k = point->type_k,
         .type_v = point->type_v,
         .flash_attn = wishes->flash_attn,
+        .kv_unified = wishes->kv_unified,
+        .swa_full = wishes->swa_full,
         .embeddings = facts->encoder,
         .rope_scaling = wishes->rope_scaling,
         .rope_scale_micro = wishes->rope_scale_micro,
@@ -182,7 +190,8 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
     uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
     price_devices(engine, facts, &params, price, &logits_bytes);
-    price->logits_bytes = (logits_bytes + page - 1) / page * page + bt_price_sampler_bytes(facts);
+    price->logits_bytes =
+        bt_sat_add_u64((logits_bytes + page - 1) / page * page, samplers_bytes(facts, wishes, params.n_parallel));
     price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
     return BT_OK;
 }
@@ -212,6 +221,7 @@ static bt_status price_staging(const request *r, bt_engine *engine, const bt_pri
     }
     if (r->wishes->session) session_bytes = bt_session_file_heap_bytes(r->facts, &wishes, n_ctx);
     price->staging_bytes = bt_max_u64(price->staging_bytes, in_steps(bt_max_u64(chat_bytes, session_bytes)));
+    if (r->wishes->guest) price->staging_bytes = bt_max_u64(price->staging_bytes, BT_GUEST_STAGING_BYTES);
     return BT_OK;
 }
 

@@ -21,6 +21,9 @@ typedef struct bt_price {
     bt_error error; /* status not BT_OK: this point cannot be had, and why */
 } bt_price;
 
+/* Through which a program of llama.cpp's own reads a model's file: llama_model_loader::load_all_data has four buffers
+ * of a MiB, and libllama's files one of the C library's. */
+#define BT_GUEST_STAGING_BYTES (UINT64_C(4) << 20)
 /* What a sampler holds: one candidate per vocabulary entry. Part of the line logits. */
 uint64_t bt_price_sampler_bytes(const bt_facts *facts);
 

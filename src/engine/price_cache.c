@@ -92,6 +92,8 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
                                 wishes->n_batch,
                                 (uint64_t)wishes->flash_attn,
                                 wishes->kv_unified,
+                                wishes->swa_full,
+                                wishes->guest,
                                 (uint64_t)wishes->rope_scaling,
                                 wishes->rope_scale_micro,
                                 wishes->yarn_orig_ctx,

@@ -39,6 +39,8 @@ bt_session_params bt_session_params_of(const bt_plan *plan, uint32_t n_outputs_m
         .type_k = plan->type_k,
         .type_v = plan->type_v,
         .flash_attn = plan->wishes.flash_attn,
+        .kv_unified = plan->wishes.kv_unified,
+        .swa_full = plan->wishes.swa_full,
         .rope_scaling = plan->wishes.rope_scaling,
         .rope_scale_micro = plan->wishes.rope_scale_micro,
         .yarn_orig_ctx = plan->wishes.yarn_orig_ctx,
@@ -89,7 +91,8 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     params.type_v = (enum ggml_type)p->type_v;
     set_rope(p, &params);
     params.op_offload = false;
-    params.swa_full = false;
+    params.swa_full = p->swa_full;
+    params.kv_unified = p->kv_unified;
     bt_device *device = bt_engine_device(session->engine);
     bt_device_set_phase(device, BT_PHASE_CONTEXT);
     bt_engine_forget_errors();

@@ -13,6 +13,7 @@ typedef struct bt_session_params {
     uint32_t n_outputs_max; /* rows of logits one call may ask for */
     uint32_t type_k, type_v;
     bt_choice flash_attn;
+    bool kv_unified, swa_full; /* as bt_wishes */
     bool embeddings; /* an encoder: vectors are asked for, not logits */
     bt_rope_scaling rope_scaling;
     uint64_t rope_scale_micro; /* 0 = the model's own */

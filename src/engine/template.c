@@ -7,6 +7,7 @@
  * own memory, time and stack (template.cpp). */
 #include "engine/template.h"
 
+#include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/os.h"
@@ -76,22 +77,6 @@ static bt_status write_request(const bt_template *t, const bt_message *messages,
 }
 
 /* ---- the worker ---- */
-
-/* Beside this program (a build), in ../lib/burthen (an installation), or above (the tests of a build). */
-static bool find_worker(char path[PATH_BYTES]) {
-    static const char *const places[] = {"/", "/../lib/burthen/", "/../"};
-    ssize_t n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
-    if (n <= 0) return false;
-    path[n] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash) return false;
-    size_t left = PATH_BYTES - (size_t)(slash - path);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int written = snprintf(slash, left, "%s%s", places[i], WORKER_NAME);
-        if (written > 0 && (size_t)written < left && access(path, X_OK) == 0) return true;
-    }
-    return false;
-}
 
 /* Its own process group: Ctrl-C at the terminal is for us. */
 static int spawn(const char *path, uint64_t limit_bytes, int fd, pid_t *ret_pid) {
@@ -170,7 +155,7 @@ static bt_status death(int state, uint64_t limit_bytes, bt_error *err) {
 
 static bt_status ask(const bt_template *t, const bt_text *request, bt_text *reply, bt_error *err) {
     char path[PATH_BYTES];
-    if (!t->worker && !find_worker(path))
+    if (!t->worker && !bt_beside_find(WORKER_NAME, X_OK, path, sizeof path))
         return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s is not beside this program",
                        WORKER_NAME);
     int pair[2];

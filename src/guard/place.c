@@ -35,7 +35,7 @@
 #define CTX_FLOOR 0.6
 
 const char *bt_guard_kind_name(bt_guard_kind kind) {
-    static const char *const names[] = {"unchanged", "trimmed", "offloaded", "refused", "passed"};
+    static const char *const names[] = {"unchanged", "trimmed", "offloaded", "refused", "passed", "budgeted"};
     return names[kind];
 }
 

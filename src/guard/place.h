@@ -28,9 +28,11 @@ typedef enum bt_guard_kind {
     BT_GUARD_TRIMMED,   /* less context, or less of what fills up beside it (--cache-ram, -ctxcp); or other shares */
     BT_GUARD_OFFLOADED, /* fewer layers or experts on devices */
     BT_GUARD_REFUSED,
-    BT_GUARD_PASSED, /* nothing was decided: reason says why. At most --fit-target is added */
+    BT_GUARD_PASSED,   /* nothing was decided: reason says why. At most --fit-target is added */
+    BT_GUARD_BUDGETED, /* started with the memory device (--ram-budget) */
 } bt_guard_kind;
-const char *bt_guard_kind_name(bt_guard_kind kind); /* "unchanged", "trimmed", "offloaded", "refused", "passed" */
+const char *
+bt_guard_kind_name(bt_guard_kind kind); /* "unchanged", "trimmed", "offloaded", "refused", "passed", "budgeted" */
 
 typedef struct bt_guard_decision {
     bt_guard_kind kind;

@@ -129,15 +129,34 @@ static void put_argv(bt_json_out *out, json_t *root, const bt_rewrite *rewrite) 
     }
 }
 
+static json_t *begin(bt_json_out *out, const bt_guard_decision *decision, const bt_rewrite *rewrite) {
+    json_t *root = json_object();
+    bt_json_put_text(out, root, "decision", bt_guard_kind_name(decision->kind));
+    bt_json_put_text(out, root, "reason", decision->reason);
+    bt_json_put_text_or_null(out, root, "code", decision->code);
+    put_argv(out, root, rewrite);
+    return root;
+}
+
 bt_status bt_guard_said_json(const bt_guard_decision *decision, const bt_rewrite *rewrite, char **ret_json,
                              bt_error *err) {
     bt_json_out out = {0};
-    json_t *root = json_object();
-    bt_json_put_text(&out, root, "decision", bt_guard_kind_name(decision->kind));
-    bt_json_put_text(&out, root, "reason", decision->reason);
-    bt_json_put_text_or_null(&out, root, "code", decision->code);
-    put_argv(&out, root, rewrite);
+    json_t *root = begin(&out, decision, rewrite);
     (void)bt_json_put_object(&out, root, "env"); /* nothing of the environment is changed */
     put_plan(&out, root, decision);
+    return bt_json_finish(&out, root, ret_json, err);
+}
+
+bt_status bt_guard_budget_json(const bt_guard_decision *decision, const bt_rewrite *rewrite, const bt_guard_env *env,
+                               uint32_t n_env, const char *plan_json, char **ret_json, bt_error *err) {
+    bt_json_out out = {0};
+    json_t *root = begin(&out, decision, rewrite);
+    json_t *variables = bt_json_put_object(&out, root, "env");
+    for (uint32_t i = 0; i < n_env; i++)
+        bt_json_put_text_or_null(&out, variables, env[i].name, env[i].value ? env[i].value : "");
+    if (plan_json)
+        bt_json_put(&out, root, "plan", json_loads(plan_json, JSON_REJECT_DUPLICATES, NULL));
+    else
+        bt_json_put_null(&out, root, "plan");
     return bt_json_finish(&out, root, ret_json, err);
 }

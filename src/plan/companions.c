@@ -67,7 +67,8 @@ bool bt_line_is_mmproj(bt_line line) {
 bool bt_plan_has_line(const bt_plan *plan, bt_line line) {
     if (bt_line_is_draft(line)) return plan->draft.file[0] != '\0';
     if (bt_line_is_mmproj(line)) return plan->mmproj.file[0] != '\0';
-    return true;
+    bool is_guests = line == BT_LINE_ADAPTERS || line == BT_LINE_PROMPT_CACHE || line == BT_LINE_CHECKPOINTS;
+    return !is_guests || plan->wishes.guest;
 }
 
 uint64_t bt_companions_held_bytes(const bt_costs *costs) {

@@ -121,12 +121,13 @@ static bool costs_in_range(const bt_costs *costs) {
 
 /* A row of logits for each sequence, and the sampler's candidates. Of an encoder, a vector for each token, and beside
  * it a row of logits that nobody asked for: llama_context::output_reserve makes room for both. */
-static uint64_t logits_bytes(const bt_facts *facts, uint32_t n_ubatch, uint32_t n_parallel) {
+static uint64_t logits_bytes(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_parallel) {
     uint64_t row = UINT64_C(4) * facts->n_vocab + (facts->encoder ? UINT64_C(4) * facts->n_embd : 0);
     uint64_t rows = bt_sat_mul_u64(row, facts->encoder ? n_ubatch : n_parallel);
     /* a page that is touched is held whole (exact prices round in the same way, engine/price.c) */
     uint64_t pages = bt_sat_add_u64(rows, BT_PAGE_BYTES - 1) / BT_PAGE_BYTES * BT_PAGE_BYTES;
-    return bt_sat_add_u64(pages, SAMPLER_BYTES * facts->n_vocab);
+    uint64_t samplers = wishes->guest ? n_parallel : 1;
+    return bt_sat_add_u64(pages, bt_sat_mul_u64(SAMPLER_BYTES * facts->n_vocab, samplers));
 }
 
 /* Of all schedules, for each tensor. */
@@ -191,9 +192,12 @@ bt_status bt_costs_formula(const bt_facts *facts, const bt_wishes *wishes, const
     fix(&costs, BT_LINE_VOCAB, vocab, BT_SOURCE_FORMULA);
     fix(&costs, BT_LINE_METADATA, bt_sat_add_u64(facts->arena_bytes, records), BT_SOURCE_FORMULA);
     fix(&costs, BT_LINE_THREADS, bt_sat_mul_u64(n_threads, THREAD_BYTES), BT_SOURCE_FORMULA);
-    fix(&costs, BT_LINE_LOGITS, logits_bytes(facts, n_ubatch, n_parallel), BT_SOURCE_FORMULA);
+    fix(&costs, BT_LINE_LOGITS, logits_bytes(facts, wishes, n_ubatch, n_parallel), BT_SOURCE_FORMULA);
     fix(&costs, BT_LINE_OUTPUT_NORM, facts->small_bytes, BT_SOURCE_TENSOR);
     fix(&costs, BT_LINE_STAGING, STAGING_BYTES, BT_SOURCE_FORMULA);
+    fix(&costs, BT_LINE_ADAPTERS, wishes->adapter_bytes, BT_SOURCE_TENSOR);
+    fix(&costs, BT_LINE_PROMPT_CACHE, wishes->prompt_cache_bytes, BT_SOURCE_FORMULA);
+    fix(&costs, BT_LINE_CHECKPOINTS, wishes->checkpoint_bytes, BT_SOURCE_FORMULA);
     if (facts->n_expert_blocks > 0) fix(&costs, BT_LINE_EXPERTS, least_expert_bytes(facts, n_ubatch), BT_SOURCE_TENSOR);
     costs.line[BT_LINE_COMPUTE] = bt_compute_cost(facts, wishes, n_ubatch, (uint32_t)n_threads);
     BT_TRY(kv_cost(facts, wishes, n_ubatch, n_parallel, &costs, err));

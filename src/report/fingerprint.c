@@ -76,6 +76,18 @@ bt_status bt_fingerprint_from_json(const char *json, size_t n_bytes, bt_fingerpr
     return in.status;
 }
 
+bt_status bt_plan_model_from_json(const char *json, size_t n_bytes, char *ret_path, size_t capacity, bt_error *err) {
+    bt_json_in in = {.err = err, .all_required = true};
+    json_t *root = bt_json_parse(&in, json, n_bytes);
+    if (!root) return in.status;
+    const json_t *model = bt_json_object(&in, root, "model");
+    bt_json_at(&in, "model.");
+    if (!model) bt_json_wrong(&in, "", "an object is wanted");
+    (void)bt_json_text(&in, model, "path", ret_path, capacity);
+    json_decref(root);
+    return in.status;
+}
+
 bt_status bt_fingerprint_check(const bt_fingerprint *of_plan, const bt_fingerprint *now, bt_error *err) {
     if (strcmp(of_plan->header_sha256, now->header_sha256) != 0) {
         return bt_fail(err, BT_E_STALE, "plan_stale", BT_MEASURE_NONE, 0, 0,

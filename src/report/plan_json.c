@@ -73,8 +73,11 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
         bt_json_put_null(out, w, "rope_scale");
     }
     put_count_or_null(out, w, "yarn_orig_ctx", wishes->yarn_orig_ctx);
-    /* only where they are asked for: they add to the line staging */
+    /* only where they are asked for */
     if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
+    if (wishes->guest) bt_json_put_bool(out, w, "guest", true);
+    if (wishes->kv_unified) bt_json_put_bool(out, w, "kv_unified", true);
+    if (wishes->swa_full) bt_json_put_bool(out, w, "swa_full", true);
     if (wishes->session) bt_json_put_bool(out, w, "session", true);
     if (wishes->mlock) bt_json_put_bool(out, w, "mlock", true); /* changes no byte of a plan */
     bt_device_wishes_to_json(out, w, wishes);

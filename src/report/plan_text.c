@@ -51,7 +51,7 @@ static void add_seed_rows(bt_text *out, const bt_plan *plan) {
         BT_LINE_BASE,           BT_LINE_VOCAB,         BT_LINE_METADATA, BT_LINE_COMPUTE,       BT_LINE_PAGETABLES,
         BT_LINE_THREADS,        BT_LINE_LOGITS,        BT_LINE_STAGING,  BT_LINE_OUTPUT_NORM,   BT_LINE_EMBEDDINGS,
         BT_LINE_DERIVED,        BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV, BT_LINE_DRAFT_COMPUTE, BT_LINE_DRAFT_VOCAB,
-        BT_LINE_MMPROJ_WEIGHTS, BT_LINE_MMPROJ_ENCODE};
+        BT_LINE_MMPROJ_WEIGHTS, BT_LINE_MMPROJ_ENCODE, BT_LINE_ADAPTERS, BT_LINE_PROMPT_CACHE,  BT_LINE_CHECKPOINTS};
     bool capped = plan->n_ctx_requested > plan->n_ctx || (plan->n_ctx_requested == 0 && plan->ctx_reason[0]);
     add_requested(out, plan, "Requested RAM");
     bt_row(out, "Mandatory memory", "%s", BT_SIZE(sum_of(plan, mandatory, sizeof mandatory / sizeof *mandatory)));
@@ -294,8 +294,9 @@ static void add_changes(bt_text *out, const bt_plan *plan) {
 
 /* The seed's order; what it has no row for stands in "other", so that the rows sum to the minimum. */
 static void add_impossible_rows(bt_text *out, const bt_plan *plan) {
-    static const bt_line other[] = {BT_LINE_VOCAB,   BT_LINE_METADATA, BT_LINE_PAGETABLES, BT_LINE_THREADS,
-                                    BT_LINE_EXPERTS, BT_LINE_DERIVED,  BT_LINE_STAGING};
+    static const bt_line other[] = {BT_LINE_VOCAB,        BT_LINE_METADATA,   BT_LINE_PAGETABLES, BT_LINE_THREADS,
+                                    BT_LINE_EXPERTS,      BT_LINE_DERIVED,    BT_LINE_STAGING,    BT_LINE_ADAPTERS,
+                                    BT_LINE_PROMPT_CACHE, BT_LINE_CHECKPOINTS};
     static const bt_line norms[] = {BT_LINE_OUTPUT_NORM, BT_LINE_EMBEDDINGS};
     static const bt_line draft[] = {BT_LINE_DRAFT_WEIGHTS, BT_LINE_DRAFT_KV, BT_LINE_DRAFT_COMPUTE,
                                     BT_LINE_DRAFT_VOCAB};

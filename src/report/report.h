@@ -129,5 +129,8 @@ typedef struct bt_fingerprint {
 void bt_fingerprint_make(const bt_facts *facts, const bt_machine *machine, bt_fingerprint *ret);
 /* Of a plan.json. */
 BT_MUST_CHECK bt_status bt_fingerprint_from_json(const char *json, size_t n_bytes, bt_fingerprint *ret, bt_error *err);
+/* The path of its model, as it was given. */
+BT_MUST_CHECK bt_status bt_plan_model_from_json(const char *json, size_t n_bytes, char *ret_path, size_t capacity,
+                                                bt_error *err);
 /* BT_E_STALE, code "plan_stale", naming both, when the model or the build is another. Machines are not compared. */
 BT_MUST_CHECK bt_status bt_fingerprint_check(const bt_fingerprint *of_plan, const bt_fingerprint *now, bt_error *err);

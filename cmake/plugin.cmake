@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+# libggml-burthen.so: the memory device for programs of llama.cpp's own. Its only name is ggml_backend_init, so that what
+# else is in it meets nothing of the program's. It needs the program's ggml, and names none of llama.cpp.
+bt_layer(plugin SEES base probe model plan memory store report device LIBS bt_ggml)
+target_compile_definitions(bt_plugin PRIVATE BT_GGML_VERSION="${BT_GGML_VERSION}" GGML_BACKEND_SHARED)
+add_library(ggml-burthen MODULE $<TARGET_OBJECTS:bt_device> $<TARGET_OBJECTS:bt_plugin>)
+target_link_libraries(ggml-burthen PRIVATE burthen_static bt_ggml)
+set(BT_PLUGIN_NAMES "${CMAKE_SOURCE_DIR}/cmake/plugin.names")
+target_link_options(ggml-burthen PRIVATE "LINKER:--version-script=${BT_PLUGIN_NAMES}")
+set_target_properties(ggml-burthen PROPERTIES LINK_DEPENDS "${BT_PLUGIN_NAMES}" INSTALL_RPATH "$ORIGIN")
+install(TARGETS ggml-burthen LIBRARY DESTINATION lib/burthen)

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * exec_budget.c: `burthen exec --ram-budget SIZE -- llama-server ...` (docs/design.md M9).
+ *
+ *   settings of the command -> wishes -> plan by dry run, as for `run` -> argv' -> plan.json in a file without a name
+ *   -> GGML_BACKEND_PATH, BURTHEN_PLAN -> does the program list Burthen0? -> cmd_exec.c starts it in our place
+ *
+ * The command cannot run without the device once it is started: its line names it (-dev Burthen0), and llama.cpp ends
+ * at a device that is not there. Whether it will be there is asked before, since the program's own words about it stand
+ * among many others. What the program holds beside the model is its base: measured of each program, and learned when
+ * more was seen. */
+#include "cli/exec_budget.h"
+
+#include "base/beside.h"
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "cli/base_costs.h"
+#include "cli/child.h"
+#include "cli/commands.h"
+#include "cli/planning.h"
+#include "cli/promise.h"
+#include "probe/probe.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PLUGIN_NAME     "libggml-burthen.so"
+#define ARENA_BLOCK     (64u << 10)
+#define PROBE_LIMIT_MS  30000u /* llama-server --list-devices takes some 100 ms */
+#define PROBE_MAX_BYTES (256u << 10)
+#define SAID_BYTES      200 /* of what the program said */
+
+/* ---- the plan ---- */
+
+static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
+    bt_cli_options options = *ask->options;
+    bt_wishes wishes = drop_in->wishes;
+    wishes.budget_kind = ask->options->wishes.budget_kind;
+    wishes.budget_bytes = ask->options->wishes.budget_bytes;
+    wishes.guest = true;
+    wishes.no_devices = true;
+    wishes.speculate = BT_SPECULATE_OFF;
+    wishes.adapter_bytes = ask->adapter_bytes;
+    options.wishes = wishes;
+    options.draft_file = NULL;
+    options.plan_file = NULL;
+    return options;
+}
+
+static bt_status make_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_drop_in *drop_in,
+                           bt_error *err) {
+    const bt_cli_options *options = &budget->options;
+    if (options->machine_file)
+        BT_TRY(bt_planning_machine(options, &budget->machine, err));
+    else
+        BT_TRY(bt_machine_probe(options->root, &budget->machine, err));
+    budget->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
+    if (!budget->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    uint64_t base_bytes = bt_guest_base_bytes(ask->command->program);
+    (void)drop_in;
+    return bt_planning_exact(options, ask->facts, &budget->machine, base_bytes, bt_planning_one_row, budget->arena,
+                             &budget->placed, &budget->plan, err);
+}
+
+bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_error *err) {
+    bt_drop_in drop_in;
+    if (ask->command->container)
+        return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
+                       "a program in a container cannot be given the memory device from outside: run burthen in it");
+    BT_TRY(bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
+    if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin))
+        return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
+    BT_TRY(bt_cli_engine_init(err));
+    budget->options = options_of(ask, &drop_in);
+    for (uint32_t i = 0; i < BT_PROMISE_TRIES_MAX; i++) {
+        bool again = false;
+        bt_placed_close(&budget->placed);
+        bt_arena_close(budget->arena);
+        budget->arena = NULL;
+        BT_TRY(make_plan(budget, ask, &drop_in, err));
+        bool starts = budget->plan.verdict != BT_REFUSED && !ask->options->dry_run;
+        if (starts) BT_TRY(bt_promise_make(&budget->options, &budget->plan, &budget->machine, &again, err));
+        if (!again) return BT_OK;
+        bt_log(BT_LOG_INFO, "another run promised memory meanwhile: planning again");
+    }
+    return bt_promise_crowded(&budget->plan, err);
+}
+
+bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_rewrite *rewrite,
+                               bt_error *err) {
+    budget->env[0] = (bt_guard_env){"GGML_BACKEND_PATH", budget->plugin};
+    budget->env[1] = (bt_guard_env){"BURTHEN_PLAN", NULL};
+    budget->n_env = 2;
+    return bt_drop_in_apply(ask->effective, &budget->plan, rewrite, err);
+}
+
+/* ---- what the command finds ---- */
+
+static bool write_all(int fd, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t n = write(fd, text, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        text += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* A file that is gone with the last process that has it open. */
+static bt_status keep_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_error *err) {
+    char *json = NULL;
+    BT_TRY(bt_report_plan_json(&budget->plan, ask->facts, &budget->machine, &json, err));
+    int fd = memfd_create("burthen-plan", 0); /* stays open in the command */
+    int sys = fd < 0 ? errno : 0;
+    if (fd >= 0 && !write_all(fd, json, strlen(json))) sys = errno;
+    bt_heap_free(json);
+    if (fd >= 0) budget->plan_fd = fd;
+    if (sys != 0) return bt_fail_sys(err, sys, "drop_in", "cannot hand over the plan");
+    (void)snprintf(budget->plan_path, sizeof budget->plan_path, "/proc/self/fd/%d", fd);
+    budget->env[1].value = budget->plan_path;
+    return BT_OK;
+}
+
+static bt_status set(const char *name, const char *value, bt_error *err) {
+    if (setenv(name, value, 1) == 0) return BT_OK;
+    return bt_fail_sys(err, errno, "drop_in", "cannot set %s", name);
+}
+
+/* The line on which the library says why it offers no device, else the last one. */
+static const char *reason_in(char *said) {
+    char *found = strstr(said, "burthen: ");
+    char *line = found;
+    if (!found) {
+        for (size_t n = strlen(said); n > 0 && (said[n - 1] == '\n' || said[n - 1] == ' '); n--)
+            said[n - 1] = '\0';
+        char *last = strrchr(said, '\n');
+        line = last ? last + 1 : said;
+    }
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+/* Ask the program for its devices, behind its own wrappers. */
+static bt_status ask_program(const bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_rewrite *rewrite,
+                             bt_error *err) {
+    uint32_t n = ask->command->first;
+    char **argv = bt_arena_array(budget->arena, (uint64_t)n + 2, sizeof *argv);
+    if (!argv) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to ask the program");
+    memcpy(argv, rewrite->argv, n * sizeof *argv);
+    argv[n] = (char[]){"--list-devices"};
+    bt_text said;
+    bt_text_init(&said, PROBE_MAX_BYTES);
+    const bt_child child = {.program = argv[0],
+                            .argv = argv,
+                            .errors_too = true,
+                            .limit_ms = PROBE_LIMIT_MS,
+                            .what = "asking the program for its devices"};
+    int code = 0;
+    bt_status status = bt_child_run(&child, &said, &code, err);
+    char words[SAID_BYTES] = "";
+    bool lists = status == BT_OK && code == 0 && strstr(bt_text_str(&said), "Burthen0:");
+    char *copy = status == BT_OK && !lists ? bt_arena_strdup(budget->arena, bt_text_str(&said)) : NULL;
+    if (copy) (void)snprintf(words, sizeof words, "%s", reason_in(copy));
+    bt_text_done(&said);
+    if (status != BT_OK || lists) return status;
+    return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
+                   "%s cannot use the memory device: it says \"%s\"", argv[0], words);
+}
+
+bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_rewrite *rewrite,
+                                 bt_error *err) {
+    BT_TRY(keep_plan(budget, ask, err));
+    BT_TRY(set("GGML_BACKEND_PATH", budget->plugin, err));
+    BT_TRY(set("BURTHEN_PLAN", budget->plan_path, err));
+    if (unsetenv("BURTHEN_PLAN_PID") != 0) return bt_fail_sys(err, errno, "drop_in", "cannot change the environment");
+    BT_TRY(ask_program(budget, ask, rewrite, err));
+    (void)snprintf(budget->pid, sizeof budget->pid, "%ld", (long)getpid());
+    return set("BURTHEN_PLAN_PID", budget->pid, err);
+}
+
+void bt_exec_budget_close(bt_exec_budget *budget) {
+    if (budget->plan_fd > 0) (void)close(budget->plan_fd);
+    bt_placed_close(&budget->placed);
+    bt_arena_close(budget->arena);
+    budget->arena = NULL;
+}

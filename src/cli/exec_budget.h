@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * exec_budget.h: a command of llama.cpp's own under a RAM budget: its plan, its command line, its environment. */
+#pragma once
+
+#include "cli/options.h"
+#include "cli/placing.h"
+#include "guard/drop_in.h"
+#include "guard/said.h"
+#include "guard/wrapper.h"
+
+typedef struct bt_exec_budget_ask {
+    const bt_cli_options *options;
+    const bt_command *command; /* as it was typed, with what was found in it */
+    const bt_effective *effective;
+    const bt_facts *facts;
+    uint64_t adapter_bytes;
+} bt_exec_budget_ask;
+
+/* Zero-initialised. */
+typedef struct bt_exec_budget {
+    bt_cli_options options; /* with the wishes of the command */
+    bt_arena *arena;
+    bt_machine machine;
+    bt_placed placed;
+    bt_plan plan;
+    char plugin[4096]; /* PATH_MAX */
+    int plan_fd;       /* 0: none */
+    char plan_path[32];
+    bt_guard_env env[4];
+    uint32_t n_env;
+    char pid[16];
+} bt_exec_budget;
+
+/* Plan for the command, and promise that to other budgets of this host. A refusal is BT_OK and a verdict of the plan.
+ * BT_E_UNSUPPORTED, code "drop_in": the command has something that no budget can hold. */
+BT_MUST_CHECK bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_error *err);
+/* Write the command line that holds the plan. */
+BT_MUST_CHECK bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_rewrite *rewrite,
+                                             bt_error *err);
+/* What the command needs beside its line: the plan where it finds it, variables of this process, which the command
+ * inherits; and whether the program can use the device, by asking it for its devices. argv: as it will be started.
+ * BT_E_UNSUPPORTED, code "drop_in", with what the program says. */
+BT_MUST_CHECK bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_ask *ask,
+                                               const bt_rewrite *rewrite, bt_error *err);
+void bt_exec_budget_close(bt_exec_budget *budget);
