@@ -173,6 +173,23 @@ static void a_limit_that_is_not_kept_is_none(void **state) {
     }
 }
 
+static void nor_is_one_that_became_another(void **state) {
+    (void)state;
+    for (uint32_t version = 1; version <= 2; version++) {
+        kit_start(version);
+        kit.limit_to = "/proc/self/comm"; /* the name of a process, which the kernel cuts to 15 characters */
+        assert_int_equal(make(UINT64_C(1) << 50), BT_E_IO);
+        assert_string_equal(err.code, "leaf_limit");
+        assert_int_equal(err.need, UINT64_C(1125899906842624));
+        assert_int_equal(err.have, UINT64_C(112589990684262));
+        assert_false(kit_has(kit.leaf));
+        kit_start(version);
+        assert_int_equal(make(UINT64_C(1) << 62), BT_E_IO); /* which v1 says for no limit */
+        assert_string_equal(err.code, "leaf_limit");
+        assert_false(kit_has(kit.leaf));
+    }
+}
+
 static void who_cannot_enter_leaves_nothing(void **state) {
     (void)state;
     kit_start(1);
@@ -330,6 +347,7 @@ static void nothing_is_swept_where_nothing_is_known(void **state) {
     (void)state;
     kit_start(2);
     put_leaf(kit.group, "burthen-101", "");
+    put_leaf(KIT_V2, "burthen-101", "");
     kit_put(KIT_ROOT "/proc/self", "cgroup", "0::/../a\n");
     assert_int_equal(bt_leaf_sweep(KIT_ROOT), 0);
     assert_int_equal(remove(KIT_ROOT "/proc/self/cgroup"), 0);
@@ -337,6 +355,7 @@ static void nothing_is_swept_where_nothing_is_known(void **state) {
     kit_put(KIT_ROOT "/proc/self", "cgroup", "0::/gone\n");
     assert_int_equal(bt_leaf_sweep(KIT_ROOT), 0);
     assert_true(has_leaf(kit.group, "burthen-101"));
+    assert_true(has_leaf(KIT_V2, "burthen-101"));
 }
 
 int main(void) {
@@ -353,6 +372,7 @@ int main(void) {
         cmocka_unit_test(v2_that_does_not_hand_memory_down),
         cmocka_unit_test(the_systems_own_reason_is_said),
         cmocka_unit_test(a_limit_that_is_not_kept_is_none),
+        cmocka_unit_test(nor_is_one_that_became_another),
         cmocka_unit_test(who_cannot_enter_leaves_nothing),
         cmocka_unit_test(a_group_whose_limit_does_not_hold_children),
         cmocka_unit_test(less_than_a_page_is_no_limit),

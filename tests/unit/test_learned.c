@@ -176,6 +176,7 @@ static void what_is_no_name_of_ours_is_neither_read_nor_kept(void **state) {
         "../" NAME,
         "learned-../" HEX,
         NAME "0",
+        NAME ".lock",
         "learned-0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef",
         "learned-/123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     };
