@@ -84,6 +84,33 @@ int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes) {
     return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 }
 
+int bt_os_put(const char *path, const char *text) {
+    if (bt_fault_hit()) return -EIO;
+    int fd = -1;
+    do {
+        fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) return -errno;
+    size_t n_bytes = strlen(text);
+    ssize_t n = 0;
+    do {
+        n = write(fd, text, n_bytes);
+    } while (n < 0 && errno == EINTR);
+    int rc = n < 0 ? -errno : 0;
+    if (rc == 0 && (size_t)n < n_bytes) rc = -EIO;
+    (void)bt_os_close(fd);
+    return rc;
+}
+
+int bt_os_make_folder(const char *path) {
+    if (bt_fault_hit()) return -EIO;
+    return mkdir(path, S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH) < 0 ? -errno : 0;
+}
+
+int bt_os_remove_folder(const char *path) {
+    return rmdir(path) < 0 ? -errno : 0;
+}
+
 /* Both are the C library's own objects under our names: it allocates them, and nobody looks inside. */
 bt_os_folder *bt_os_folder_open(const char *path) {
     if (bt_fault_hit()) {

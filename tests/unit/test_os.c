@@ -60,6 +60,32 @@ static void test_folders(void **state) {
     assert_int_equal(n_found, 1);
 }
 
+static void test_folders_and_settings(void **state) {
+    (void)state;
+    static const char folder[] = BT_TEST_OUT "/test_os.d";
+    static const char file[] = BT_TEST_OUT "/test_os.d/setting";
+    char text[8] = "";
+    (void)unlink(file);
+    (void)rmdir(folder);
+    assert_int_equal(bt_os_make_folder(folder), 0);
+    assert_int_equal(bt_os_make_folder(folder), -EEXIST);
+    assert_int_equal(bt_os_put(file, "12\n"), -ENOENT); /* nothing is made */
+    int fd = open(file, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "98765", 5), 5);
+    assert_int_equal(bt_os_put(file, "12\n"), 0);
+    assert_int_equal(bt_os_pread(fd, text, sizeof text - 1, 0), 3); /* nothing of the former stays */
+    assert_string_equal(text, "12\n");
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(bt_os_put("/dev/full", "1"), -ENOSPC);
+    assert_int_equal(bt_os_put(folder, "1"), -EISDIR);
+    assert_int_equal(bt_os_remove_folder(folder), -ENOTEMPTY);
+    assert_int_equal(bt_os_remove_folder(file), -ENOTDIR);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(bt_os_remove_folder(folder), 0);
+    assert_int_equal(bt_os_remove_folder(folder), -ENOENT);
+}
+
 static void test_libraries(void **state) {
     (void)state;
     assert_null(bt_os_library_open(BT_TEST_OUT "/no such library"));
@@ -370,7 +396,9 @@ static void test_faults(void **state) {
     assert_int_equal(errno, ENOMEM);
     assert_int_equal(bt_os_populate(&byte, 1), -ENOMEM);
     assert_int_equal(bt_os_lock(&byte, 1, true), -ENOMEM);
-    assert_int_equal(bt_fault_count(), 5);
+    assert_int_equal(bt_os_put(path, "1"), -EIO);
+    assert_int_equal(bt_os_make_folder(BT_TEST_OUT "/test_os.d"), -EIO);
+    assert_int_equal(bt_fault_count(), 7);
     assert_true(bt_os_n_cores() >= 1); /* without heap it still has an answer */
     bt_os_memory memory;
     bt_os_memory_read(&memory); /* never fails on request: it measures what others do */
@@ -383,13 +411,21 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folders),     cmocka_unit_test(test_libraries),
-        cmocka_unit_test(test_files),       cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_mapping),     cmocka_unit_test(test_reserve_is_refused),
-        cmocka_unit_test(test_locking),     cmocka_unit_test(test_locking_is_limited),
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_freeze_text), cmocka_unit_test(test_cores),
-        cmocka_unit_test(test_clock),       cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_folders_and_settings),
+        cmocka_unit_test(test_libraries),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_mapping),
+        cmocka_unit_test(test_reserve_is_refused),
+        cmocka_unit_test(test_locking),
+        cmocka_unit_test(test_locking_is_limited),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_freeze_text),
+        cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
