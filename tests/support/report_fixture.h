@@ -205,11 +205,12 @@ static inline void fixture_plan(report_fixture *f) {
     p->ladder[BT_RUNG_ALL_PINNED] = (bt_rung){true, 28000000, 4096, {{true, 1234567890}, BT_BOUND_MEMORY}};
 }
 
-/* The same plan, with a draft model and a projector beside the model. */
+/* The same plan for a program of llama.cpp's own, with a draft model and a projector beside the model. */
 static inline void fixture_accompany(report_fixture *f) {
     bt_plan *p = &f->plan;
     p->draft = (bt_companion){"draft.gguf", 70000000, 71000000, "d7af"};
     p->mmproj = (bt_companion){"mmproj.gguf", 878000000, 878100000, "3e0b"};
+    p->wishes.guest = p->wishes.kv_unified = p->wishes.swa_full = true;
     for (uint32_t i = BT_LINE_STAGING + 1; i < BT_LINE_COUNT; i++) {
         p->ledger.bytes[i] = 200000 + i * 65537;
         p->ledger.source[i] = BT_SOURCE_TENSOR;

@@ -49,6 +49,9 @@ static char *to_json(const bt_plan *plan) {
     } while (0)
 
 static void same_wishes(const bt_wishes *a, const bt_wishes *b) {
+    SAME(guest);
+    SAME(kv_unified);
+    SAME(swa_full);
     SAME(budget_kind);
     SAME(budget_bytes);
     SAME(force);
@@ -727,7 +730,7 @@ static void test_companions(void **state) {
     find_in_text("  host/mmproj.weights     1.4 MiB          1510740  tensor\n");
     find_in_text("  left                   ");
     fixture_refuse(&fixture);
-    find_in_text("    draft              5.1 MiB\n    projector          2.9 MiB\n    other              3.3 MiB\n");
+    find_in_text("    draft              5.1 MiB\n    projector          2.9 MiB\n    other              8.1 MiB\n");
 
     /* its lines belong to it: they are read only where it is named, and wanted there */
     char *json = to_json(&fixture.plan);
