@@ -35,6 +35,7 @@ typedef struct row {
     int32_t start, least; /* value by default; the smallest that is taken */
 } row;
 
+#define NGRAM_MOD_N_MAX                 64
 #define SETTING(member)                 offsetof(bt_effective, member)
 #define ANY                             INT32_MIN
 #define TEXT_ROW(flag, m)               {BT_FLAG_##flag, SETTING(m), TEXT, NULL, 0, 0}
@@ -89,6 +90,8 @@ static const row rows[] = {
     INT_ROW(NO_HOST, no_host, 0, 0),
     INT_ROW(OP_OFFLOAD, op_offload, 1, 0),
     INT_ROW(WARMUP, warmup, 1, 0),
+    INT_ROW(CHECK_TENSORS, check_tensors, 0, 0),
+    INT_ROW(BACKEND_SAMPLING, backend_sampling, 0, 0),
     TEXT_ROW(DRAFT_MODEL, draft_model),
     TEXT_ROW(DRAFT_HF_REPO, draft_hf_repo),
     INT_ROW(DRAFT_GPU_LAYERS, draft_gpu_layers, BT_LAYERS_AUTO, ANY),
@@ -97,6 +100,12 @@ static const row rows[] = {
     TEXT_ROW(DRAFT_DEVICE, draft_device),
     INT_ROW(DRAFT_N_MAX, draft_n_max, 3, 0),
     INT_ROW(OLD_DRAFT_CTX_SIZE, draft_ctx, 0, ANY),
+    INT_ROW(SPEC_NGRAM_MOD_N_MAX, ngram_mod_n_max, NGRAM_MOD_N_MAX, 0),
+    INT_ROW(SPEC_NGRAM_SIMPLE_SIZE_M, ngram_simple_m, 48, 1),
+    INT_ROW(SPEC_NGRAM_MAP_K_SIZE_M, ngram_map_k_m, 48, 1),
+    INT_ROW(SPEC_NGRAM_MAP_K4V_SIZE_M, ngram_map_k4v_m, 48, 1),
+    TEXT_ROW(LOOKUP_CACHE_STATIC, lookup_static),
+    TEXT_ROW(LOOKUP_CACHE_DYNAMIC, lookup_dynamic),
     TEXT_ROW(MMPROJ, mmproj),
     TEXT_ROW(MMPROJ_URL, mmproj_url),
     INT_ROW(MMPROJ_AUTO, mmproj_auto, 1, 0),
@@ -110,6 +119,11 @@ static const row rows[] = {
     WORD_ROW(POOLING, pooling, -1, "none|mean|cls|last|rank"),
     WORD_ROW(ATTENTION, attention, -1, "causal|non-causal"),
     INT_ROW(PPL_STRIDE, ppl_stride, 0, ANY),
+    TEXT_ROW(KL_DIVERGENCE_BASE, logits_file),
+    TEXT_ROW(ALIAS, alias),
+    TEXT_ROW(SLOT_SAVE_PATH, slot_save),
+    TEXT_ROW(SERVER_BASE, server_base),
+    TEXT_ROW(PROMPT_CACHE, prompt_cache),
     INT_ROW(SLEEP_IDLE_SECONDS, sleep_idle_s, -1, -1),
     INT_ROW(THREADS, threads, -1, ANY),
     INT_ROW(THREADS_BATCH, threads_batch, -1, ANY),
@@ -296,10 +310,12 @@ static void assign_more(settling *s, const assignment *a) {
         out->rope_freq_scale.real = 1 / out->rope_freq_scale.real;
         break;
     case BT_FLAG_SPEC_TYPE:
+        set(&out->spec_type, a, 0);
         if (!a->value || !bt_effective_drafters(out, a->value)) bt_effective_bad(s, a);
         break;
     case BT_FLAG_SPEC_DEFAULT:
         out->drafters |= 1u << BT_DRAFTER_NGRAM_MOD;
+        set(&out->ngram_mod_n_max, a, NGRAM_MOD_N_MAX);
         break;
     case BT_FLAG_OVERRIDE_KV:
         out->n_override_kv++;
@@ -400,16 +416,19 @@ static int32_t clamp_int(int64_t number) {
     return number > INT32_MAX ? INT32_MAX : (int32_t)number;
 }
 
+static void derive_slots(bt_effective *out) {
+    if (out->slots.value >= 0) return;
+    derived(&out->slots, 4);
+    derived(&out->kv_unified, 1);
+}
+
 /* llama_server() of tools/server/server.cpp */
 static void derive_server(bt_effective *out) {
     out->router =
         !out->model.text && !out->model_url.text && !out->hf_repo.text && !out->docker_repo.text && !out->bundle.text;
     if (out->router) return;
     if (out->embedding.value && out->batch.value > out->ubatch.value) derived(&out->batch, out->ubatch.value);
-    if (out->slots.value < 0) {
-        derived(&out->slots, 4);
-        derived(&out->kv_unified, 1);
-    }
+    derive_slots(out);
     int64_t pool = (int64_t)out->slots.value * out->kv_per_slot.value;
     if (out->kv_per_slot.value > 0 && out->ctx.value == 0 && out->fit_ctx.value != INT32_MAX)
         derived(&out->ctx, clamp_int(pool));
@@ -449,6 +468,7 @@ static void derive_batches(bt_effective *out) {
 
 void bt_effective_derive(bt_effective *ret) {
     if (ret->program == BT_PROGRAM_SERVER) derive_server(ret);
+    if (ret->program == BT_PROGRAM_CLI) derive_slots(ret); /* which starts a server */
     if (ret->program == BT_PROGRAM_PERPLEXITY) derive_perplexity(ret);
     if (ret->program == BT_PROGRAM_EMBEDDING) derive_embedding(ret);
     if (!ret->router) derive_batches(ret);

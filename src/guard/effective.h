@@ -142,6 +142,7 @@ typedef struct bt_effective {
     /* Loading. */
     bt_setting load_mode, lazy_mode; /* bt_load_mode, bt_lazy_mode */
     bt_setting repack, no_host, op_offload, warmup;
+    bt_setting check_tensors, backend_sampling; /* 0 or 1 */
     bt_adapters loras, control_vectors;
 
     /* Drafting. */
@@ -149,7 +150,10 @@ typedef struct bt_effective {
     bt_setting draft_gpu_layers, draft_cache_k, draft_cache_v, draft_n_max;
     bt_setting draft_ctx; /* of earlier builds; 0: as ctx */
     bt_rules draft_rules;
-    uint32_t drafters; /* bits 1 << bt_drafter */
+    uint32_t drafters;    /* bits 1 << bt_drafter */
+    bt_setting spec_type; /* text of the last option that named some */
+    bt_setting ngram_mod_n_max, ngram_simple_m, ngram_map_k_m, ngram_map_k4v_m; /* tokens guessed at once */
+    bt_setting lookup_static, lookup_dynamic;                                   /* text */
 
     /* Vision. */
     bt_setting mmproj, mmproj_url, mmproj_device; /* text */
@@ -158,11 +162,14 @@ typedef struct bt_effective {
 
     bt_setting embedding, rerank, pooling; /* 0 or 1; bt_pooling, -1: the model's */
     bt_setting sleep_idle_s;               /* -1: never */
+    bt_setting alias, slot_save;           /* text; of the server */
+    bt_setting server_base, prompt_cache;  /* text; of llama-cli: a server elsewhere; of llama-completion: a file */
     bt_setting threads, threads_batch;
 
-    bt_setting attention;  /* of llama-embedding: 0 causal, 1 not; -1: not set */
-    bt_setting ppl_stride; /* of llama-perplexity; tokens */
-    bool scores_choices;   /* llama-perplexity reads several answers at once: --hellaswag and its like */
+    bt_setting attention;   /* of llama-embedding: 0 causal, 1 not; -1: not set */
+    bt_setting ppl_stride;  /* of llama-perplexity; tokens */
+    bt_setting logits_file; /* of llama-perplexity; text: where it keeps all logits, or compares them with */
+    bool scores_choices;    /* llama-perplexity reads several answers at once: --hellaswag and its like */
 
     bool earlier_build; /* something was given that only earlier builds take; today's refuse it */
     uint32_t n_bad;     /* settings that llama.cpp refuses: it will not start */

@@ -96,6 +96,10 @@ void bt_guard_placement(const bt_guard_prices *prices, bt_placement *ret);
 uint32_t bt_guard_devices(const bt_guard_prices *prices, const uint32_t **ret_index);
 /* What was priced otherwise than it stands, a sentence each. */
 uint32_t bt_guard_notes(const bt_guard_prices *prices, const char *const **ret_notes);
+/* One checkpoint of llama-server: what of one sequence cannot be rolled back, its windows and states. 0: nothing of the
+ * kind. Saturates. */
+uint64_t bt_guard_checkpoint_bytes(const bt_facts *facts, const bt_wishes *wishes, bool swa_full, uint32_t n_ubatch,
+                                   uint32_t n_ctx);
 /* Share of a model on devices, 0 to 1: of its layers, less what rules and n_cpu_moe keep on the host of all its bytes
  * (research notes, seed 4, G23). */
 double bt_guard_gpu_fraction(const bt_guard_prices *prices, const bt_placement *placement);

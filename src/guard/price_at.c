@@ -253,26 +253,28 @@ static void put_adapters(const bt_guard_prices *p, bt_guard_price *ret) {
 
 /* A checkpoint keeps what cannot be rolled back: windows and states of one sequence. A list grows to its limit, then
  * the oldest are dropped (server_context::create_checkpoint). */
-static uint64_t checkpoint_bytes(const bt_guard_model *m, uint32_t n_ctx) {
-    bt_wishes one = m->wishes;
+uint64_t bt_guard_checkpoint_bytes(const bt_facts *facts, const bt_wishes *wishes, bool swa_full, uint32_t n_ubatch,
+                                   uint32_t n_ctx) {
+    bt_wishes one = *wishes;
     uint64_t all = 0;
-    if (m->swa_full && bt_kv_state_bytes(m->facts, 1) == 0) return 0;
+    if (swa_full && bt_kv_state_bytes(facts, 1) == 0) return 0;
     one.n_parallel = 1;
-    for (uint32_t b = 0; m->facts->kv && b < m->facts->n_block; b++) {
+    for (uint32_t b = 0; facts->kv && b < facts->n_block; b++) {
         uint64_t cell = 0;
-        uint32_t window = m->facts->kv[b].window;
-        if (window == 0 || m->swa_full || !bt_kv_cell_bytes(m->facts, &m->facts->kv[b], &one, &cell)) continue;
-        uint64_t cells = bt_kv_window_cells(window, m->n_ubatch, 1, true);
+        uint32_t window = facts->kv[b].window;
+        if (window == 0 || swa_full || !bt_kv_cell_bytes(facts, &facts->kv[b], &one, &cell)) continue;
+        uint64_t cells = bt_kv_window_cells(window, n_ubatch, 1, true);
         add(&all, bt_sat_mul_u64(cell, bt_min_u64(cells, n_ctx)));
     }
-    return bt_sat_add_u64(all, bt_kv_state_bytes(m->facts, 1));
+    return bt_sat_add_u64(all, bt_kv_state_bytes(facts, 1));
 }
 
 static void put_server(const bt_guard_prices *p, const bt_placement *placement, bt_guard_price *ret) {
     const bt_guard_model *m = &p->main;
     if (p->ask.effective->program != BT_PROGRAM_SERVER || m->facts->encoder) return;
     uint64_t n = placement->checkpoints > 0 ? (uint64_t)placement->checkpoints * m->wishes.n_parallel : 0;
-    ret->host.bytes[BT_GUARD_CHECKPOINTS] = bt_sat_mul_u64(n, checkpoint_bytes(m, placement->n_ctx));
+    ret->host.bytes[BT_GUARD_CHECKPOINTS] =
+        bt_sat_mul_u64(n, bt_guard_checkpoint_bytes(m->facts, &m->wishes, m->swa_full, m->n_ubatch, placement->n_ctx));
     ret->prompt_cache_no_limit = placement->cache_ram_mib < 0;
     if (placement->cache_ram_mib > 0) ret->host.bytes[BT_GUARD_PROMPT_CACHE] = (uint64_t)placement->cache_ram_mib * MIB;
 }
