@@ -13,8 +13,7 @@
 #include <cmocka.h>
 
 #define ARGV_CHECK(condition) assert_true(condition)
-#include "argv_kit.h"
-#include "guard/drop_in.h"
+#include "drop_in_kit.h"
 #include "program_kit.h"
 
 static char model_path[1024];
@@ -45,19 +44,6 @@ static void read_command(bt_program program, const char *options) {
     assert_int_equal(bt_effective_resolve(arena, &input, &effective, &err), BT_OK);
 }
 
-/* As a planner would have it: a context of 1024 and a micro-batch of 256 where they are open. */
-static bt_plan plan_of(const bt_wishes *w) {
-    uint32_t n_streams = w->kv_unified ? 1 : w->n_parallel;
-    uint32_t each = ((w->n_ctx && !w->allow_ctx_reduction ? w->n_ctx : 1024) / n_streams + 255) / 256 * 256;
-    return (bt_plan){.n_ctx = each * n_streams,
-                     .n_batch = w->n_batch,
-                     .n_ubatch = w->n_ubatch        ? w->n_ubatch
-                                 : w->n_batch < 256 ? w->n_batch
-                                                    : 256,
-                     .type_k = w->type_k,
-                     .type_v = w->type_v};
-}
-
 /* The buffers of the device that stands in are called as it is. */
 static void name_buffers(void) {
     static char rule[] = ".*=" BT_DROP_IN_DEVICE;
@@ -74,7 +60,7 @@ static void hold(bt_program program, const char *options) {
     read_command(program, options);
     if (bt_drop_in_read(&effective, facts, &drop_in, &err) != BT_OK) fail_msg("%s: %s", options, err.text);
     const bt_wishes *w = &drop_in.wishes;
-    const bt_plan plan = plan_of(w);
+    const bt_plan plan = kit_plan_of(w, 1024, 256);
     assert_int_equal(bt_rewrite_open(&rewrite, arena, view, &err), BT_OK);
     assert_int_equal(bt_drop_in_apply(&effective, &plan, &rewrite, &err), BT_OK);
     argv_check_same(&rewrite);
@@ -132,7 +118,7 @@ static double perplexity_of(const char *path, const char *options) {
     pid_t pid = program_start(line_split(&words, text), &output);
     while (fgets(text, sizeof text, output)) {
         const char *said = strstr(text, "PPL = ");
-        if (said) (void)sscanf(said, "PPL = %lf", &result);
+        if (said) result = strtod(said + strlen("PPL = "), NULL);
     }
     (void)fclose(output);
     (void)waitpid(pid, NULL, 0);

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #define ARGV_CHECK(condition) assert_true(condition)
-#include "guard/drop_in.h"
+#include "drop_in_kit.h"
 #include "guard_kit.h"
 
 #include <stdio.h>
@@ -64,19 +64,8 @@ static int start(void **state) {
     return argv_open_arena(state);
 }
 
-/* What a planner makes of the wishes: an open context is 4096, an open micro-batch 512. */
 static void plan_it(void) {
-    const bt_wishes *w = &drop_in.wishes;
-    uint32_t n_streams = w->kv_unified ? 1 : w->n_parallel;
-    uint32_t each = ((w->n_ctx ? w->n_ctx : 4096) / n_streams + 255) / 256 * 256;
-    plan = (bt_plan){.n_ctx = each * n_streams,
-                     .n_parallel = w->n_parallel,
-                     .n_batch = w->n_batch,
-                     .n_ubatch = w->n_ubatch        ? w->n_ubatch
-                                 : w->n_batch < 512 ? w->n_batch
-                                                    : 512,
-                     .type_k = w->type_k,
-                     .type_v = w->type_v};
+    plan = kit_plan_of(&drop_in.wishes, 4096, 512);
 }
 
 static void apply(void **state) {
@@ -87,25 +76,11 @@ static void apply(void **state) {
 
 /* The line as it was planned is read again. */
 static void check_again(void **state) {
-    const bt_wishes before = drop_in.wishes;
-    const uint32_t n_outputs_max = drop_in.n_outputs_max;
+    const bt_drop_in before = drop_in;
     resolve(state, rewrite.argv);
-    assert_string_equal(effective.device.text, BT_DROP_IN_DEVICE);
+    kit_check_settings(&effective);
     if (bt_drop_in_read(&effective, &dense.facts, &drop_in, &err) != BT_OK) fail_msg("again: %s", err.text);
-    const bt_wishes *w = &drop_in.wishes;
-    uint32_t n_streams = w->kv_unified ? 1 : w->n_parallel;
-    assert_int_equal((w->n_ctx / n_streams + 255) / 256 * 256 * n_streams, plan.n_ctx);
-    assert_int_equal(w->n_parallel, before.n_parallel);
-    assert_int_equal(w->kv_unified, before.kv_unified);
-    assert_int_equal(w->n_batch, plan.n_batch);
-    assert_int_equal(w->n_ubatch ? w->n_ubatch : w->n_batch < 512 ? w->n_batch : 512, plan.n_ubatch);
-    assert_int_equal(w->type_k, plan.type_k);
-    assert_int_equal(w->type_v, plan.type_v);
-    assert_int_equal(w->n_threads, before.n_threads);
-    assert_int_equal(drop_in.n_outputs_max, n_outputs_max);
-    assert_int_equal(effective.fit.value, 0);
-    assert_int_equal(effective.load_mode.value, BT_LOAD_NONE);
-    assert_int_equal(effective.lazy_mode.value, BT_LAZY_OFF);
+    kit_check_same(&before, &plan, &drop_in);
     apply(state);
     assert_int_equal(rewrite.n_edits, 0);
 }
@@ -330,6 +305,9 @@ static void perplexity_lines(void **state) {
 }
 
 static void embedding_lines(void **state) {
+    /* a batch is made of the context: not of the one that is rounded up */
+    TAKES("llama-embedding -m x.gguf -b 64", "llama-embedding", "-m", "x.gguf", "-b", "64", DEVICE, FILES, "--ctx-size",
+          "64");
     TAKES("llama-embedding -m x.gguf -p hi", "llama-embedding", "-m", "x.gguf", "-p", "hi", DEVICE, FILES, "--ctx-size",
           "2048");
     TAKES("llama-embedding -m x.gguf -p hi -c 512 -b 512", "llama-embedding", "-m", "x.gguf", "-p", "hi", "-c", "512",
