@@ -286,12 +286,16 @@ static bt_status put_device(const writer *w) {
     return BT_OK;
 }
 
+/* As it was asked for where that is what the plan has, rounded up: of llama-embedding a batch is made of it. */
 static bt_status put_context(const writer *w) {
     const bt_effective *e = w->e;
-    uint32_t asked = count(e->ctx.value);
+    const bool unified = e->kv_unified.value != 0;
+    const uint32_t asked = count(e->ctx.value);
+    const uint32_t wished = w->plan->n_ctx_requested;
     if (e->program == BT_PROGRAM_PERPLEXITY) return BT_OK;
-    if (asked > 0 && ctx_as_loaded(asked, slots_of(e), e->kv_unified.value != 0) == w->plan->n_ctx) return BT_OK;
-    return bt_rewrite_set_int(w->rewrite, BT_FLAG_CTX_SIZE, w->plan->n_ctx, w->err);
+    if (asked > 0 && ctx_as_loaded(asked, slots_of(e), unified) == w->plan->n_ctx) return BT_OK;
+    bool same = wished > 0 && ctx_as_loaded(wished, slots_of(e), unified) == w->plan->n_ctx;
+    return bt_rewrite_set_int(w->rewrite, BT_FLAG_CTX_SIZE, same ? wished : w->plan->n_ctx, w->err);
 }
 
 /* Of the server all of it, so that what is priced is what stands there, whatever its defaults will be. */

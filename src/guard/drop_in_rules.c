@@ -195,6 +195,12 @@ static bt_status check_command(const bt_effective *e, bt_error *err) {
     return BT_OK;
 }
 
+/* Of llama-perplexity the length of what is scored: there is no default of the model's. */
+static bt_status check_chunk(const bt_effective *e, bt_error *err) {
+    if (e->program != BT_PROGRAM_PERPLEXITY || e->ctx.value > 0) return BT_OK;
+    return refuse(err, "--ctx-size", e->ctx.text, &e->ctx.by, NO_SIZE);
+}
+
 static bt_status check_model(const bt_effective *e, bt_error *err) {
     if (!e->model.text)
         return refuse_command(err, "the command names no model file, and a plan needs one: give it with -m");
@@ -252,6 +258,7 @@ static bt_status check_flash(const bt_effective *e, bt_error *err) {
 bt_status bt_drop_in_check(const bt_effective *effective, const bt_facts *facts, bt_error *err) {
     BT_TRY(check_command(effective, err));
     BT_TRY(check_settings(effective, facts, err));
+    BT_TRY(check_chunk(effective, err));
     BT_TRY(check_model(effective, err));
     BT_TRY(check_tensor_rules(&effective->rules, err));
     BT_TRY(check_drafters(effective, err));

@@ -180,14 +180,17 @@ bool bt_effective_shares(bt_effective *out, const char *text) {
     return true;
 }
 
+/* std::stoull takes a sign, and wraps: of -1 MiB llama.cpp makes all but one of the bytes that can be counted. */
+#define TARGET_MIB_MAX (UINT64_MAX >> 20)
+
 bool bt_effective_fit_targets(bt_effective *out, const char *text) {
     char items[BT_SHARE_MAX][32];
     uint64_t targets[BT_SHARE_MAX] = {0};
     uint32_t n = split_items(text, ",/", items);
     for (uint32_t i = 0; i < n; i++) {
         int32_t mib;
-        if (!bt_value_int(items[i], &mib) || mib < 0) return false;
-        targets[i] = (uint64_t)mib;
+        if (!bt_value_int(items[i], &mib)) return false;
+        targets[i] = (uint64_t)mib & TARGET_MIB_MAX;
     }
     if (n == 0) return false;
     memcpy(out->fit_target_mib, targets, sizeof targets);

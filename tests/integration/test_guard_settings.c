@@ -18,10 +18,10 @@
 #define ARGV_CHECK(condition) assert_true(condition)
 #include "argv_kit.h"
 #include "model/types.h"
+#include "program_kit.h"
 #include "random.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -84,34 +84,13 @@ static void read_command(const char *variables, bt_program program, const char *
     assert_int_equal(bt_effective_resolve(arena, &input, &e, NULL), BT_OK);
 }
 
-/* Start it; its output comes on *ret_output. */
-static pid_t start(FILE **ret_output) {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)dup2(ends[1], 1);
-        (void)dup2(ends[1], 2);
-        (void)close(ends[0]);
-        (void)close(ends[1]);
-        (void)alarm(30); /* whatever the program does instead */
-        (void)execvp(words.argv[0], words.argv);
-        _exit(127);
-    }
-    (void)close(ends[1]);
-    *ret_output = fdopen(ends[0], "r");
-    assert_non_null(*ret_output);
-    return pid;
-}
-
 /* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static bool program_takes(void) {
     char output[4096];
     int status = 0;
     FILE *pipe_end;
-    pid_t pid = start(&pipe_end);
+    pid_t pid = program_start(words.argv, &pipe_end);
     while (fgets(output, sizeof output, pipe_end)) {
     }
     (void)fclose(pipe_end);
@@ -354,54 +333,18 @@ static void refusals_at_random(void **state) {
 
 /* ---- contexts --------------------------------------------------------------------------------------------------- */
 
-typedef struct context {
-    int n_seq, n_ctx, n_batch, n_ubatch;
-    char flash[16], unified[16], type_k[16], type_v[16];
-    double freq_base, freq_scale;
-    bool whole;
-} context;
-
-/* Its first words about a context; then it is ended. */
-static void program_context(context *ret) {
-    char text[4096];
-    FILE *output;
-    memset(ret, 0, sizeof *ret);
-    pid_t pid = start(&output);
-    while (!ret->whole && fgets(text, sizeof text, output)) {
-        const char *said = strstr(text, "llama_context: ");
-        const char *cache = strstr(text, "llama_kv_cache: size");
-        if (said) {
-            said += strlen("llama_context: ");
-            (void)sscanf(said, "n_seq_max = %d", &ret->n_seq);
-            (void)sscanf(said, "n_ctx = %d", &ret->n_ctx);
-            (void)sscanf(said, "n_batch = %d", &ret->n_batch);
-            (void)sscanf(said, "n_ubatch = %d", &ret->n_ubatch);
-            (void)sscanf(said, "flash_attn = %15s", ret->flash);
-            (void)sscanf(said, "kv_unified = %15s", ret->unified);
-            (void)sscanf(said, "freq_base = %lf", &ret->freq_base);
-            (void)sscanf(said, "freq_scale = %lf", &ret->freq_scale);
-        }
-        const char *k = cache ? strstr(cache, "K (") : NULL;
-        const char *v = k ? strstr(k, "V (") : NULL;
-        ret->whole = v && sscanf(k, "K (%15[^)]", ret->type_k) == 1 && sscanf(v, "V (%15[^)]", ret->type_v) == 1;
-    }
-    (void)kill(pid, SIGKILL);
-    (void)fclose(output);
-    (void)waitpid(pid, NULL, 0);
-}
-
 static int pad(int n) {
     return (n + 255) / 256 * 256; /* GGML_PAD(n, 256) of src/llama-context.cpp */
 }
 
 static void hold_context(bt_program program, const char *config, const char *variables, const char *options) {
     char text[2000];
-    context said;
+    program_context said;
     write_config(config);
     (void)snprintf(text, sizeof text, "-m %s%s%s -lv 5 -t 1 --no-warmup --fit off%s", model_path, options[0] ? " " : "",
                    options, program == BT_PROGRAM_SERVER ? " --port 18793" : " -p x");
     read_command(variables, program, text);
-    program_context(&said);
+    program_context_read(words.argv, &said);
     if (!said.whole) fail_msg("%s %s said nothing of its context", bt_program_name(program), options);
     print_message("%s %s %s: %d sequences, %d tokens\n", bt_program_name(program), variables, options, said.n_seq,
                   said.n_ctx);

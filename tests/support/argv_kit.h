@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "guard/drop_in.h"
 #include "guard/effective.h"
 #include "guard/rewrite.h"
 
@@ -106,6 +107,27 @@ static inline void argv_check_rewrite(bt_arena *arena, const bt_argv *view, bt_f
     }
 }
 
+/* Write a plan into the line, even one that would be refused: nothing of it is lost, and every option that stood there
+ * still does, at its place. */
+static inline void argv_check_drop_in(bt_arena *arena, const bt_argv *view, const bt_effective *effective) {
+    static const bt_plan plan = {.n_ctx = 2048, .n_batch = 512, .n_ubatch = 64, .type_k = 8, .type_v = 8};
+    bt_rewrite r;
+    const bt_argv *after;
+    ARGV_CHECK(bt_rewrite_open(&r, arena, view, NULL) == BT_OK);
+    bt_status status = bt_drop_in_apply(effective, &plan, &r, NULL);
+    ARGV_CHECK(status == BT_OK || status == BT_E_ARG || status == BT_E_NOMEM);
+    argv_check_same(&r);
+    if (bt_argv_parse(arena, r.argv, view->first, view->program, &after, NULL) != BT_OK) return;
+    uint32_t n_added = 0;
+    for (uint32_t i = 0; i < r.n_edits; i++)
+        n_added += r.edits[i].appended ? 1 : 0;
+    ARGV_CHECK(after->n_occurrences == view->n_occurrences + n_added);
+    for (uint32_t i = 0; i < view->n_occurrences; i++) {
+        ARGV_CHECK(after->occurrences[i].flag == view->occurrences[i].flag);
+        ARGV_CHECK(after->occurrences[i].at == view->occurrences[i].at);
+    }
+}
+
 static inline const char *argv_no_variable(void *context, const char *name) {
     (void)context;
     (void)name;
@@ -149,6 +171,7 @@ static inline void argv_check_all(bt_arena *arena, char *const *argv, argv_file 
     command.program = program;
     if (bt_effective_resolve(arena, &input, &effective, NULL) != BT_OK) return;
     ARGV_CHECK(effective.n_notes <= BT_NOTE_MAX && effective.rules.n <= BT_RULE_MAX);
+    argv_check_drop_in(arena, view, &effective);
     ARGV_CHECK(effective.router || effective.program != BT_PROGRAM_SERVER || effective.slots.value != -1);
 }
 

@@ -123,7 +123,10 @@ static void every_setting(void **state) {
             "--no-cache-idle-slots --override-kv a=int:1 -lm mlock -lzm on -nr --no-host --no-op-offload "
             "--no-warmup -md i -hfd j -ngld all -ctkd f32 -ctvd bf16 -devd none --spec-draft-n-max 13 -cd 14 "
             "-mm k -mmu l --no-mmproj --no-mmproj-offload --image-min-tokens 15 --image-max-tokens 16 "
-            "--mtmd-batch-max-tokens 17 --embedding --pooling mean --sleep-idle-seconds 18 -t 19 -tb 20");
+            "--mtmd-batch-max-tokens 17 --embedding --pooling mean --sleep-idle-seconds 18 -t 19 -tb 20 "
+            "--check-tensors -bs -a n -lcs o -lcd p --slot-save-path q --spec-type ngram-mod "
+            "--spec-ngram-mod-n-max 21 --spec-ngram-simple-size-m 22 --spec-ngram-map-k-size-m 23 "
+            "--spec-ngram-map-k4v-size-m 24");
     static const struct {
         size_t offset;
         int32_t value;
@@ -192,6 +195,17 @@ static void every_setting(void **state) {
         N(sleep_idle_s, 18),
         N(threads, 19),
         N(threads_batch, 20),
+        N(check_tensors, 1),
+        N(backend_sampling, 1),
+        T(alias, "n"),
+        T(lookup_static, "o"),
+        T(lookup_dynamic, "p"),
+        T(slot_save, "q"),
+        T(spec_type, "ngram-mod"),
+        N(ngram_mod_n_max, 21),
+        N(ngram_simple_m, 22),
+        N(ngram_map_k_m, 23),
+        N(ngram_map_k4v_m, 24),
 #undef N
 #undef T
     };
@@ -214,6 +228,23 @@ static void every_setting(void **state) {
     assert_int_equal(e.fit_target_mib[0], 10);
     assert_int_equal(e.fit_target_mib[1], 20);
     assert_int_equal(e.n_override_kv, 1);
+    assert_int_equal(e.n_bad, 0);
+}
+
+/* Of programs other than the server. */
+static void settings_of_others(void **state) {
+    resolve(state, "llama-perplexity -m x -f t --save-all-logits l");
+    assert_string_equal(e.logits_file.text, "l");
+    resolve(state, "llama-completion -m x --prompt-cache f");
+    assert_string_equal(e.prompt_cache.text, "f");
+    resolve(state, "llama-cli --server-base http://h -np -1");
+    assert_string_equal(e.server_base.text, "http://h");
+    HOLD(e.slots, 4, PROGRAM); /* as the server that it starts takes it */
+    HOLD(e.kv_unified, 1, PROGRAM);
+    resolve(state, "llama-server -m x --spec-ngram-mod-n-max 9 --spec-default");
+    HOLD(e.ngram_mod_n_max, 64, ARGV);
+    resolve(state, "llama-server -m x -fitt -1"); /* wraps to nearly all there is, in MiB */
+    assert_true(e.fit_target_mib[0] == (UINT64_C(1) << 44) - 1);
     assert_int_equal(e.n_bad, 0);
 }
 
@@ -505,7 +536,7 @@ static void refused_values(void **state) {
         "-fit maybe",
         "-sm both",
         "-ts a,b",
-        "-fitt -5",
+        "-fitt x",
         "-lzm 1",
         "--pooling x",
         "-cms -1",
@@ -606,15 +637,25 @@ static void short_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_ARENA(defaults),       WITH_ARENA(every_setting),
-        WITH_ARENA(precedence),     WITH_ARENA(environment),
-        WITH_ARENA(files),          WITH_ARENA(through_wrappers),
-        WITH_ARENA(rules),          WITH_ARENA(adapters),
-        WITH_ARENA(context),        WITH_ARENA(batches),
-        WITH_ARENA(models),         WITH_ARENA(loading),
-        WITH_ARENA(drafting),       WITH_ARENA(notes),
-        WITH_ARENA(refused_values), WITH_ARENA(vision_and_ranking),
-        WITH_ARENA(limits),         WITH_ARENA(short_of_memory),
+        WITH_ARENA(defaults),
+        WITH_ARENA(every_setting),
+        WITH_ARENA(settings_of_others),
+        WITH_ARENA(precedence),
+        WITH_ARENA(environment),
+        WITH_ARENA(files),
+        WITH_ARENA(through_wrappers),
+        WITH_ARENA(rules),
+        WITH_ARENA(adapters),
+        WITH_ARENA(context),
+        WITH_ARENA(batches),
+        WITH_ARENA(models),
+        WITH_ARENA(loading),
+        WITH_ARENA(drafting),
+        WITH_ARENA(notes),
+        WITH_ARENA(refused_values),
+        WITH_ARENA(vision_and_ranking),
+        WITH_ARENA(limits),
+        WITH_ARENA(short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
