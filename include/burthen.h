@@ -446,6 +446,8 @@ typedef struct bt_wishes {
     /* A program of llama.cpp's own holds the model (exec --ram-budget): it reads the file through buffers of a MiB, and
      * has a sampler for each sequence. */
     bool guest;
+    bool embeddings;    /* it makes vectors of texts: of each token one is kept until they are handed over */
+    uint32_t n_outputs; /* rows of logits, or vectors, that it keeps at once; 0: one of each sequence */
     /* What it holds beside the model, at most: adapters and control vectors, prompts that were answered, checkpoints of
      * contexts. */
     uint64_t adapter_bytes, prompt_cache_bytes, checkpoint_bytes;

@@ -324,7 +324,7 @@ static bool wants_budget(const executing *x) {
 
 static bt_exec_budget_ask budget_ask(const executing *x) {
     uint64_t adapter_bytes = bt_sat_add_u64(file_bytes(&x->effective.loras), file_bytes(&x->effective.control_vectors));
-    return (bt_exec_budget_ask){x->options, &x->command, &x->effective, x->facts, adapter_bytes};
+    return (bt_exec_budget_ask){x->options, x->argv, &x->command, &x->effective, x->facts, adapter_bytes};
 }
 
 /* A budget is held or the command is not started: nothing is passed on here. */
@@ -427,6 +427,14 @@ static void say(const executing *x) {
     bt_text_done(&text);
 }
 
+static void enter_leaf(executing *x) {
+    bt_text note;
+    bt_text_init(&note, REPORT_MAX_BYTES);
+    bt_exec_budget_enter(x->budget, &note);
+    if (note.n_bytes > 0 && !x->options->quiet) (void)fprintf(stderr, "burthen: budgeted: %s\n", bt_text_str(&note));
+    bt_text_done(&note);
+}
+
 static int start(executing *x) {
     char *const *argv = x->rewrite.argv;
     (void)fflush(NULL);
@@ -434,9 +442,11 @@ static int start(executing *x) {
         const bt_exec_budget_ask ask = budget_ask(x);
         bt_error why = {0};
         if (bt_exec_budget_prepare(x->budget, &ask, &x->rewrite, &why) != BT_OK) return bt_cli_fail(&why);
+        enter_leaf(x);
     }
     (void)execvp(argv[0], argv);
     int sys = errno;
+    if (x->budget) bt_exec_budget_leave(x->budget);
     bt_error err = {0};
     (void)bt_fail_sys(&err, sys, "exec", "cannot start %s", argv[0]);
     (void)bt_cli_fail(&err);

@@ -15,11 +15,14 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "cli/base_costs.h"
 #include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/planning.h"
 #include "cli/promise.h"
+#include "engine/engine.h"
+#include "guard/price.h"
 #include "probe/probe.h"
 #include "report/report.h"
 
@@ -30,31 +33,73 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PLUGIN_NAME     "libggml-burthen.so"
-#define ARENA_BLOCK     (64u << 10)
-#define PROBE_LIMIT_MS  30000u /* llama-server --list-devices takes some 100 ms */
-#define PROBE_MAX_BYTES (256u << 10)
-#define SAID_BYTES      200 /* of what the program said */
+#define PLUGIN_NAME "libggml-burthen.so"
+#define ARENA_BLOCK (64u << 10)
+#define PATH_BYTES  4096u
+/* What a cgroup is charged for beside the process: its page tables, the kernel's own, files in passing (C1). */
+#define LEAF_MARGIN_BYTES (UINT64_C(16) << 20)
+#define PROBE_LIMIT_MS    30000u /* llama-server --list-devices takes some 100 ms */
+#define PROBE_MAX_BYTES   (256u << 10)
+#define UBATCH_DEFAULT    512u /* llama.cpp's */
+#define SAID_BYTES        200  /* of what the program said */
 
 /* ---- the plan ---- */
+
+/* Checkpoints are priced at the largest context that may be chosen: only who asked for some pays for that. */
+static uint64_t checkpoint_bytes(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
+    const bt_wishes *wishes = &drop_in->wishes;
+    uint32_t n_ctx = wishes->n_ctx > 0 ? wishes->n_ctx : ask->facts->n_ctx_train;
+    uint64_t one = bt_guard_checkpoint_bytes(ask->facts, wishes, drop_in->swa_full,
+                                             wishes->n_ubatch > 0 ? wishes->n_ubatch : UBATCH_DEFAULT, n_ctx);
+    return bt_sat_mul_u64(one, drop_in->n_checkpoints);
+}
 
 static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
     bt_cli_options options = *ask->options;
     bt_wishes wishes = drop_in->wishes;
+    wishes.swa_full = drop_in->swa_full;
+    wishes.embeddings = drop_in->embeddings;
+    wishes.n_outputs = drop_in->n_outputs_max > wishes.n_parallel ? drop_in->n_outputs_max : 0;
+    wishes.prompt_cache_bytes = drop_in->cache_ram_bytes;
+    wishes.checkpoint_bytes = checkpoint_bytes(ask, drop_in);
     wishes.budget_kind = ask->options->wishes.budget_kind;
     wishes.budget_bytes = ask->options->wishes.budget_bytes;
     wishes.guest = true;
     wishes.no_devices = true;
     wishes.speculate = BT_SPECULATE_OFF;
-    wishes.adapter_bytes = ask->adapter_bytes;
+    wishes.adapter_bytes = bt_sat_add_u64(ask->adapter_bytes, drop_in->drafter_bytes);
     options.wishes = wishes;
     options.draft_file = NULL;
     options.plan_file = NULL;
     return options;
 }
 
-static bt_status make_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_drop_in *drop_in,
-                           bt_error *err) {
+/* The file that execvp would start. false: it is not found; then the command will not start either. */
+static bool find_program(const char *name, char *ret_path, size_t capacity) {
+    const char *folders = strchr(name, '/') ? "" : getenv("PATH");
+    for (const char *at = folders ? folders : ""; at;) {
+        size_t n = strcspn(at, ":");
+        const char *slash = n > 0 ? "/" : "";
+        int written = snprintf(ret_path, capacity, "%.*s%s%s", (int)n, at, slash, name);
+        if (written > 0 && (size_t)written < capacity && access(ret_path, X_OK) == 0) return true;
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    return false;
+}
+
+/* What is learned of a program holds for this very file of it, this model, these slots. */
+static void name_learned(bt_exec_budget *budget, const bt_exec_budget_ask *ask, char *const *argv) {
+    char path[PATH_BYTES];
+    const bt_wishes *wishes = &budget->options.wishes;
+    char settings[64];
+    (void)snprintf(settings, sizeof settings, "burthen %s, %s%s", BT_VERSION, bt_engine_build_version(),
+                   wishes->embeddings ? ", embeddings" : "");
+    bool found = find_program(argv[ask->command->program_at], path, sizeof path) &&
+                 bt_learned_name(path, ask->facts->header_sha256, wishes->n_parallel, settings, budget->learned);
+    if (!found) budget->learned[0] = '\0';
+}
+
+static bt_status make_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_error *err) {
     const bt_cli_options *options = &budget->options;
     if (options->machine_file)
         BT_TRY(bt_planning_machine(options, &budget->machine, err));
@@ -62,8 +107,10 @@ static bt_status make_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask
         BT_TRY(bt_machine_probe(options->root, &budget->machine, err));
     budget->arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     if (!budget->arena) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    bt_known learned = {0};
+    if (budget->learned[0]) bt_learned_read(budget->learned, &learned);
     uint64_t base_bytes = bt_guest_base_bytes(ask->command->program);
-    (void)drop_in;
+    if (learned.known) base_bytes = bt_max_u64(base_bytes, learned.value);
     return bt_planning_exact(options, ask->facts, &budget->machine, base_bytes, bt_planning_one_row, budget->arena,
                              &budget->placed, &budget->plan, err);
 }
@@ -78,12 +125,13 @@ bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *
         return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
     BT_TRY(bt_cli_engine_init(err));
     budget->options = options_of(ask, &drop_in);
+    name_learned(budget, ask, ask->argv);
     for (uint32_t i = 0; i < BT_PROMISE_TRIES_MAX; i++) {
         bool again = false;
         bt_placed_close(&budget->placed);
         bt_arena_close(budget->arena);
         budget->arena = NULL;
-        BT_TRY(make_plan(budget, ask, &drop_in, err));
+        BT_TRY(make_plan(budget, ask, err));
         bool starts = budget->plan.verdict != BT_REFUSED && !ask->options->dry_run;
         if (starts) BT_TRY(bt_promise_make(&budget->options, &budget->plan, &budget->machine, &again, err));
         if (!again) return BT_OK;
@@ -179,10 +227,29 @@ bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_as
     BT_TRY(keep_plan(budget, ask, err));
     BT_TRY(set("GGML_BACKEND_PATH", budget->plugin, err));
     BT_TRY(set("BURTHEN_PLAN", budget->plan_path, err));
+    if (budget->learned[0]) BT_TRY(set("BURTHEN_LEARN", budget->learned, err));
     if (unsetenv("BURTHEN_PLAN_PID") != 0) return bt_fail_sys(err, errno, "drop_in", "cannot change the environment");
     BT_TRY(ask_program(budget, ask, rewrite, err));
     (void)snprintf(budget->pid, sizeof budget->pid, "%ld", (long)getpid());
     return set("BURTHEN_PLAN_PID", budget->pid, err);
+}
+
+void bt_exec_budget_enter(bt_exec_budget *budget, bt_text *note) {
+    bt_error err = {0};
+    uint64_t limit_bytes = bt_sat_add_u64(budget->plan.budget_bytes, LEAF_MARGIN_BYTES);
+    if (budget->plan.budget_bytes == UINT64_MAX) return;
+    (void)bt_leaf_sweep("");
+    budget->held = bt_leaf_make("", limit_bytes, &budget->leaf, &err) == BT_OK;
+    if (budget->held)
+        bt_text_addf(note, "the kernel holds it to %s as a whole, in %s", BT_SIZE(budget->leaf.limit_bytes),
+                     budget->leaf.folder);
+    else
+        bt_text_addf(note, "the device's lines are held, the program as a whole is not: %s", err.text);
+}
+
+void bt_exec_budget_leave(bt_exec_budget *budget) {
+    if (budget->held) bt_leaf_leave("", &budget->leaf);
+    budget->held = false;
 }
 
 void bt_exec_budget_close(bt_exec_budget *budget) {

@@ -5,12 +5,15 @@
 #include "cli/options.h"
 #include "cli/placing.h"
 #include "guard/drop_in.h"
+#include "guard/learned.h"
 #include "guard/said.h"
 #include "guard/wrapper.h"
+#include "probe/leaf.h"
 
 typedef struct bt_exec_budget_ask {
     const bt_cli_options *options;
-    const bt_command *command; /* as it was typed, with what was found in it */
+    char *const *argv;         /* as it was typed */
+    const bt_command *command; /* what was found in it */
     const bt_effective *effective;
     const bt_facts *facts;
     uint64_t adapter_bytes;
@@ -29,6 +32,9 @@ typedef struct bt_exec_budget {
     bt_guard_env env[4];
     uint32_t n_env;
     char pid[16];
+    char learned[BT_LEARNED_NAME_BYTES]; /* empty: nothing is learned of this program */
+    bt_leaf leaf;
+    bool held; /* by the leaf */
 } bt_exec_budget;
 
 /* Plan for the command, and promise that to other budgets of this host. A refusal is BT_OK and a verdict of the plan.
@@ -42,4 +48,9 @@ BT_MUST_CHECK bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_ex
  * BT_E_UNSUPPORTED, code "drop_in", with what the program says. */
 BT_MUST_CHECK bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_ask *ask,
                                                const bt_rewrite *rewrite, bt_error *err);
+/* The last step before the command takes this process's place: a cgroup of its own with the budget as its limit, where
+ * one can be made. note: whether it was, in a sentence. */
+void bt_exec_budget_enter(bt_exec_budget *budget, bt_text *note);
+/* The command could not be started. */
+void bt_exec_budget_leave(bt_exec_budget *budget);
 void bt_exec_budget_close(bt_exec_budget *budget);

@@ -76,11 +76,21 @@ static bt_status charge_some(bt_buffer *buffer, bt_line of, uint64_t bytes, bt_e
     return BT_OK;
 }
 
+/* A guest may have asked for a graph with a row of logits for each token, where it wants only the last one's: such a
+ * buffer gets what its line has left, and is held to that when it is touched (elastic.c). */
+static uint64_t bytes_to_charge(const bt_buffer *buffer, bt_line line) {
+    const bt_device *device = buffer->device;
+    uint64_t bytes = buffer->memory->bytes;
+    if (!device->guest || buffer->host || line != BT_LINE_COMPUTE) return bytes;
+    uint64_t left = bt_account_left_bytes(device->account, bt_device_line(device, line));
+    return bt_min_u64(bytes, left / BT_PAGE_BYTES * BT_PAGE_BYTES);
+}
+
 /* Caches and compute buffers of the device are asked for in full, then lend what they do not touch. */
 static bt_status charge(bt_buffer *buffer, bt_line line, bt_error *err) {
     bt_device *device = buffer->device;
     bt_elastic_release_all(device); /* a new buffer is rare, and comes before those that borrow */
-    BT_TRY(charge_some(buffer, line, buffer->memory->bytes, err));
+    BT_TRY(charge_some(buffer, line, bytes_to_charge(buffer, line), err));
     return line == BT_LINE_KV || line == BT_LINE_COMPUTE ? bt_elastic_lend(device, buffer, err) : BT_OK;
 }
 
@@ -98,6 +108,12 @@ static uint64_t staging_bytes(const bt_device *device, uint64_t asked_bytes) {
 /* Cleared while a context is made: it keeps its content between graphs. */
 static bt_line kept_line(const bt_buffer *buffer) {
     return buffer->host ? BT_LINE_LOGITS : BT_LINE_KV;
+}
+
+/* Of a buffer that is written now. */
+static bt_line line_by_use(const bt_buffer *buffer, bool is_weights) {
+    if (is_weights) return BT_LINE_ADAPTERS;
+    return buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE ? BT_LINE_COMPUTE : kept_line(buffer);
 }
 
 /* Under graph_lock, as all that changes what a buffer is charged. */
@@ -150,7 +166,8 @@ static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tens
     bt_error err;
     bt_status status = BT_OK;
     pthread_mutex_lock(&buffer->device->graph_lock);
-    if (is_weights && !buffer->classified) status = charge(buffer, BT_LINE_ADAPTERS, &err);
+    bool is_new = !buffer->classified && (is_weights || buffer->device->guest);
+    if (is_new) status = charge(buffer, line_by_use(buffer, is_weights), &err);
     if (status == BT_OK) status = bt_elastic_touch(buffer->device, buffer, (uint64_t)(span - base), size, &err);
     pthread_mutex_unlock(&buffer->device->graph_lock);
     if (status == BT_OK) return span;
@@ -261,8 +278,7 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t 
 
 static bt_status classify_one(bt_buffer *buffer, bt_error *err) {
     if (buffer->classified || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) return BT_OK;
-    if (buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return charge(buffer, BT_LINE_COMPUTE, err);
-    return charge(buffer, kept_line(buffer), err);
+    return charge(buffer, line_by_use(buffer, false), err);
 }
 
 bt_status bt_buffers_classify(bt_device *device, bt_error *err) {

@@ -115,7 +115,9 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     BT_TRY(bt_repack_open(device, err));
     BT_TRY(open_ring(device, err));
     bt_tier_open(device);
-    return device->ring && device->params.elastic ? bt_elastic_open(device, err) : BT_OK;
+    /* A guest's buffers are held to what they touch, also where nothing streams that could borrow. */
+    bool is_elastic = device->ring && device->params.elastic;
+    return is_elastic || device->guest ? bt_elastic_open(device, err) : BT_OK;
 }
 
 void bt_device_fail(bt_device *device, const bt_error *err) {

@@ -29,6 +29,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -77,7 +78,9 @@ static uint64_t lay_out(bt_elastic *e) {
     uint32_t n = 0;
     for (uint32_t u = 0; u < facts->n_units; u++) {
         e->offset[u] = UINT64_MAX;
-        if (facts->units[u].kind == BT_KIND_TABLE || !bt_weights_unit_streams(e->device->weights, u)) continue;
+        if (!e->device->params.elastic || facts->units[u].kind == BT_KIND_TABLE ||
+            !bt_weights_unit_streams(e->device->weights, u))
+            continue;
         e->offset[u] = bytes;
         bytes = bt_sat_add_u64(bytes, facts->units[u].image_bytes);
         e->held[n++] = u; /* not yet in use: a list of what streams */
@@ -176,12 +179,18 @@ void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image) {
 
 /* ---- buffers that lend ---- */
 
-/* Charge what was marked. A buffer's last page may be charged in part: it lends no more than it was charged. */
+/* Charge what was marked. A buffer's last page may be charged in part: it lends no more than it was charged. One that
+ * was charged for a part of itself (buffers.c) may touch no more than that. */
 static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     bt_mapping *mapping = buffer->memory->mapping;
     uint64_t bytes = bt_lender_take_fresh_bytes(buffer->lender);
+    uint64_t left = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
     if (bt_lender_keeps(buffer->lender)) e->grown_bytes += bytes;
-    bytes = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
+    if (bytes > left + BT_PAGE_BYTES)
+        return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, bytes, left,
+                       "host/%s needs %s for a graph, %s left of %s that are planned for it",
+                       bt_line_name(mapping->line), BT_SIZE(bytes), BT_SIZE(left), BT_SIZE(mapping->lends_bytes));
+    bytes = bt_min_u64(bytes, left);
     if (bytes == 0) return BT_OK;
     make_room(e, bytes);
     return bt_account_commit(e->device->account, mapping, bytes, err);
@@ -195,8 +204,9 @@ bt_status bt_elastic_lend(bt_device *device, bt_buffer *buffer, bt_error *err) {
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, bytes, 0, "no memory for the pages of a buffer of %s",
                        BT_SIZE(bytes));
     buffer->lender = lender;
-    if (device->phase == BT_PHASE_CONTEXT) {
-        /* Nothing of it is meant to be kept: caches were cleared, and no graph has run. */
+    if (device->phase == BT_PHASE_CONTEXT || device->guest) {
+        /* Nothing of it is meant to be kept: caches were cleared, and no graph has run. Of a guest it is the first
+         * time that it is written to, by a graph or from outside. */
         (void)bt_os_drop(buffer->memory->mapping->base, bytes);
         bt_account_lend(device->account, buffer->memory->mapping);
         return BT_OK;

@@ -136,7 +136,7 @@ bool bt_guest_has_unit(const bt_device *device, uint32_t unit) {
 static bt_status start(bt_device *device, bt_error *err) {
     if (bt_device_take_error(device, err)) return err->status; /* a weight that did not come as it should */
     BT_TRY(bt_device_start(device, NULL, NULL, err));
-    device->phase = BT_PHASE_COMPUTE;
+    device->phase = BT_PHASE_COMPUTE; /* from now on: what a context asks for is known by its use (buffers.c) */
     device->guest->started = true;
     return BT_OK;
 }

@@ -113,12 +113,13 @@ static bt_status draft_find(pricing *p, priced *entry, const bt_price_point *poi
 static bt_status price_of(pricing *p, const bt_costs *model, uint32_t n_ctx, const priced **ret, bt_error *err) {
     n_ctx =
         bt_ctx_round(model, n_ctx); /* what libllama makes of it: the rows of logits that it brings are priced too */
-    bt_price_point point = {.n_ctx = n_ctx,
-                            .n_ubatch = model->n_ubatch,
-                            .n_parallel = model->n_parallel,
-                            .n_outputs_max = p->ask->outputs(n_ctx, model->n_ubatch),
-                            .type_k = model->type_k,
-                            .type_v = model->type_v};
+    bt_price_point point = {
+        .n_ctx = n_ctx,
+        .n_ubatch = model->n_ubatch,
+        .n_parallel = model->n_parallel,
+        .n_outputs_max = (uint32_t)bt_max_u64(p->ask->outputs(n_ctx, model->n_ubatch), p->asked->wishes.n_outputs),
+        .type_k = model->type_k,
+        .type_v = model->type_v};
     for (uint32_t i = 0; i < p->n_points; i++)
         if (bt_price_point_equal(&p->points[i].point, &point)) {
             *ret = &p->points[i];

@@ -63,7 +63,8 @@ uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
 
 /* Our own programs have one for all sequences. */
 static uint64_t samplers_bytes(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_parallel) {
-    return bt_sat_mul_u64(bt_price_sampler_bytes(facts), wishes->guest ? bt_max_u64(n_parallel, 1) : 1);
+    return bt_sat_mul_u64(bt_price_sampler_bytes(facts),
+                          wishes->guest && !wishes->embeddings ? bt_max_u64(n_parallel, 1) : 1);
 }
 
 static bool write_all(int fd, const void *data, size_t bytes) {
@@ -113,7 +114,7 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
     if (!tokens || !wants)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for %u tokens", n);
     for (uint32_t i = 0; i < n; i++)
-        wants[i] = facts->encoder || i + n_outputs_max >= n;
+        wants[i] = params->embeddings || i + n_outputs_max >= n;
     BT_TRY(bt_session_decode(session, tokens, n, wants, err));
     if (facts->encoder) return BT_OK;
     BT_TRY(bt_session_decode(session, tokens, 1, NULL, err));
@@ -166,7 +167,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .flash_attn = wishes->flash_attn,
         .kv_unified = wishes->kv_unified,
         .swa_full = wishes->swa_full,
-        .embeddings = facts->encoder,
+        .embeddings = facts->encoder || wishes->embeddings,
         .rope_scaling = wishes->rope_scaling,
         .rope_scale_micro = wishes->rope_scale_micro,
         .yarn_orig_ctx = wishes->yarn_orig_ctx,

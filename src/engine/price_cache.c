@@ -94,6 +94,7 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
                                 wishes->kv_unified,
                                 wishes->swa_full,
                                 wishes->guest,
+                                wishes->embeddings,
                                 (uint64_t)wishes->rope_scaling,
                                 wishes->rope_scale_micro,
                                 wishes->yarn_orig_ctx,

@@ -209,18 +209,29 @@ static uint64_t promised(const bt_account *account) {
     return bt_sat_add_u64(account->charged_bytes, bt_sat_sub_u64(lending->lendable_bytes, lending->lent_bytes));
 }
 
+static uint64_t line_left(const bt_account *account, bt_line at) {
+    const account_line *l = &account->lines[at];
+    return bt_sat_sub_u64(l->cap_bytes, bt_sat_add_u64(line_charge(l), l->lendable_bytes));
+}
+
+uint64_t bt_account_left_bytes(bt_account *account, bt_line line) {
+    pthread_mutex_lock(&account->lock);
+    uint64_t left = bt_min_u64(line_left(account, line), bt_sat_sub_u64(account->budget_bytes, promised(account)));
+    pthread_mutex_unlock(&account->lock);
+    return left;
+}
+
 /* May bytes more be charged on a line, of which moved are charged elsewhere already, and own are what a lender takes
  * back? A move adds nothing to the sum: even an overdrawn budget does not keep a charge on the wrong line. */
 static bt_status check_charge(const bt_account *account, bt_line at, uint64_t bytes, uint64_t moved, uint64_t own,
                               bt_error *err) {
     const account_line *l = &account->lines[at];
-    uint64_t line_left =
-        bt_sat_add_u64(bt_sat_sub_u64(l->cap_bytes, bt_sat_add_u64(line_charge(l), l->lendable_bytes)), own);
+    uint64_t line_bytes = bt_sat_add_u64(line_left(account, at), own);
     uint64_t budget_left =
         bt_sat_add_u64(bt_sat_sub_u64(account->budget_bytes, promised(account)), bt_sat_add_u64(moved, own));
-    uint64_t left = bt_min_u64(line_left, budget_left);
+    uint64_t left = bt_min_u64(line_bytes, budget_left);
     if (bytes <= left) return BT_OK;
-    if (budget_left <= line_left) {
+    if (budget_left <= line_bytes) {
         return bt_fail(
             err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, bytes, left,
             "host/%s needs %s, %s left of %s (ram budget): short by %s; %s are committed, %s of them weights",

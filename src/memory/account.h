@@ -47,6 +47,8 @@ BT_MUST_CHECK bt_status bt_account_map(bt_account *account, bt_line line, uint64
 /* Charge more of it: from now on committed_bytes more may be touched. BT_E_BUDGET, code "ram_budget", names
  * line / committed / requested / cap in MiB when over; nothing changes then. */
 BT_MUST_CHECK bt_status bt_account_commit(bt_account *account, bt_mapping *mapping, uint64_t bytes, bt_error *err);
+/* What a commit on a line could get now. */
+uint64_t bt_account_left_bytes(bt_account *account, bt_line line);
 /* Give back bytes of charge; the caller has dropped the pages. */
 void bt_account_release(bt_account *account, bt_mapping *mapping, uint64_t bytes);
 /* Move a mapping (and its charge) to another line; refused like a commit. */

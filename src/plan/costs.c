@@ -123,10 +123,11 @@ static bool costs_in_range(const bt_costs *costs) {
  * it a row of logits that nobody asked for: llama_context::output_reserve makes room for both. */
 static uint64_t logits_bytes(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_parallel) {
     uint64_t row = UINT64_C(4) * facts->n_vocab + (facts->encoder ? UINT64_C(4) * facts->n_embd : 0);
-    uint64_t rows = bt_sat_mul_u64(row, facts->encoder ? n_ubatch : n_parallel);
+    uint64_t n_rows = bt_max_u64(n_parallel, wishes->n_outputs);
+    uint64_t rows = bt_sat_mul_u64(row, facts->encoder ? n_ubatch : n_rows);
     /* a page that is touched is held whole (exact prices round in the same way, engine/price.c) */
     uint64_t pages = bt_sat_add_u64(rows, BT_PAGE_BYTES - 1) / BT_PAGE_BYTES * BT_PAGE_BYTES;
-    uint64_t samplers = wishes->guest ? n_parallel : 1;
+    uint64_t samplers = wishes->guest && !wishes->embeddings ? n_parallel : 1;
     return bt_sat_add_u64(pages, bt_sat_mul_u64(SAMPLER_BYTES * facts->n_vocab, samplers));
 }
 

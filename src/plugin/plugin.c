@@ -82,8 +82,12 @@ static struct ggml_backend_reg nothing = {
 static bt_holder *holder; /* of this process, for good */
 static bt_watch watch;
 
+/* Contexts may compute at the same time: one of them looks. */
 static void on_graph(void *user) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (pthread_mutex_trylock(&lock) != 0) return;
     bt_watch_look(user);
+    pthread_mutex_unlock(&lock);
 }
 
 static bt_status check_process(bt_error *err) {
@@ -111,7 +115,7 @@ static bt_status open_holder(bt_error *err) {
     bt_report_init(version);
     const bt_holder_calls calls = {.heard = on_failure, .ran = on_graph, .user = &watch};
     BT_TRY(bt_holder_open(path, &calls, &holder, err));
-    watch = (bt_watch){.holder = holder, .stats_path = getenv("BURTHEN_STATS")};
+    watch = (bt_watch){.holder = holder, .stats_path = getenv("BURTHEN_STATS"), .learned = getenv("BURTHEN_LEARN")};
     return BT_OK;
 }
 

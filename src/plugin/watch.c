@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "guard/learned.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,6 +60,9 @@ static void check_peak(bt_watch *watch) {
     uint64_t peak_bytes = memory.peak_rss_bytes.value;
     if (!memory.peak_rss_bytes.known || peak_bytes <= bt_max_u64(plan->planned_bytes, watch->said_bytes)) return;
     watch->said_bytes = peak_bytes;
+    if (watch->learned) /* so much more should its base have been */
+        bt_learned_keep(watch->learned,
+                        bt_sat_add_u64(plan->ledger.bytes[BT_LINE_BASE], peak_bytes - plan->planned_bytes));
     bt_log(BT_LOG_WARN,
            "the program holds more beside the model than was planned: %s at most, planned %s of a budget "
            "of %s; the next plan reckons with it",

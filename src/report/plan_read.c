@@ -96,6 +96,8 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "yarn_orig_ctx", CTX_MAX, &w->yarn_orig_ctx);
     if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
     if (o && json_object_get(o, "guest")) (void)bt_json_bool(in, o, "guest", &w->guest);
+    if (o && json_object_get(o, "embeddings")) (void)bt_json_bool(in, o, "embeddings", &w->embeddings);
+    if (o && json_object_get(o, "outputs")) (void)bt_json_u32_or_0(in, o, "outputs", CTX_MAX, &w->n_outputs);
     if (o && json_object_get(o, "kv_unified")) (void)bt_json_bool(in, o, "kv_unified", &w->kv_unified);
     if (o && json_object_get(o, "swa_full")) (void)bt_json_bool(in, o, "swa_full", &w->swa_full);
     if (o && json_object_get(o, "session")) (void)bt_json_bool(in, o, "session", &w->session);
