@@ -447,6 +447,7 @@ typedef struct bt_wishes {
      * has a sampler for each sequence. */
     bool guest;
     bool embeddings;    /* it makes vectors of texts: of each token one is kept until they are handed over */
+    uint32_t pooling;   /* how vectors of tokens become one: llama.cpp's number of it + 1; 0: as the model says */
     uint32_t n_outputs; /* rows of logits, or vectors, that it keeps at once; 0: one of each sequence */
     /* What it holds beside the model, at most: adapters and control vectors, prompts that were answered, checkpoints of
      * contexts. */

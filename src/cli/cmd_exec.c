@@ -327,8 +327,20 @@ static bt_exec_budget_ask budget_ask(const executing *x) {
     return (bt_exec_budget_ask){x->options, x->argv, &x->command, &x->effective, x->facts, adapter_bytes};
 }
 
-/* A budget is held or the command is not started: nothing is passed on here. */
-static bt_status judge_budget(executing *x, bt_error *err) {
+/* A budget is held or the command is not started: nothing is passed on here. What cannot be held is refused like what
+ * does not fit. */
+static bt_status refuse_drop_in(executing *x, const bt_error *why, bt_status status, bt_error *err) {
+    if (status == BT_OK || strcmp(why->code, "drop_in") != 0) {
+        if (err) *err = *why;
+        return status;
+    }
+    x->decision = (bt_guard_decision){.kind = BT_GUARD_REFUSED};
+    (void)snprintf(x->decision.code, sizeof x->decision.code, "drop_in");
+    (void)snprintf(x->decision.reason, sizeof x->decision.reason, "%s", why->text);
+    return BT_OK;
+}
+
+static bt_status plan_budget(executing *x, bt_error *err) {
     x->budget = bt_heap_alloc(sizeof *x->budget);
     if (!x->budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     if (x->command.program == BT_PROGRAM_NONE)
@@ -343,7 +355,7 @@ static bt_status judge_budget(executing *x, bt_error *err) {
     BT_TRY(bt_exec_budget_plan(x->budget, &ask, err));
     bool refused = plan->verdict == BT_REFUSED;
     x->decision = (bt_guard_decision){.kind = refused ? BT_GUARD_REFUSED : BT_GUARD_BUDGETED};
-    (void)snprintf(x->decision.code, sizeof x->decision.code, "%s", refused ? plan->refusal.code : "");
+    (void)snprintf(x->decision.code, sizeof x->decision.code, "%.23s", refused ? plan->refusal.code : "");
     if (refused) {
         (void)snprintf(x->decision.reason, sizeof x->decision.reason, "%s", plan->refusal.message);
         return BT_OK;
@@ -357,7 +369,10 @@ static bt_status judge_budget(executing *x, bt_error *err) {
 
 static bt_status judge(executing *x, bt_error *err) {
     BT_TRY(read_command(x, err));
-    if (wants_budget(x)) return judge_budget(x, err);
+    if (wants_budget(x)) {
+        bt_error why = {0};
+        return refuse_drop_in(x, &why, plan_budget(x, &why), err);
+    }
     if (x->command.program == BT_PROGRAM_NONE) {
         pass(x, x->command.reason);
         return BT_OK;
@@ -399,7 +414,7 @@ static bt_status say_json(const executing *x, char **ret_json, bt_error *err) {
     const bt_exec_budget *budget = x->budget;
     if (!budget) return bt_guard_said_json(&x->decision, &x->rewrite, ret_json, err);
     char *plan = NULL;
-    BT_TRY(bt_report_plan_json(&budget->plan, x->facts, &budget->machine, &plan, err));
+    if (budget->plan.n_ctx > 0) BT_TRY(bt_report_plan_json(&budget->plan, x->facts, &budget->machine, &plan, err));
     bt_status status = bt_guard_budget_json(&x->decision, &x->rewrite, budget->env, budget->n_env, plan, ret_json, err);
     bt_heap_free(plan);
     return status;
@@ -419,7 +434,7 @@ static void say(const executing *x) {
     if (x->options->quiet && x->decision.kind != BT_GUARD_REFUSED) return;
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_guard_said_text(&x->decision, &x->rewrite, &text);
-    if (x->budget && (x->decision.kind == BT_GUARD_REFUSED || x->options->verbose))
+    if (x->budget && x->budget->plan.n_ctx > 0 && (x->decision.kind == BT_GUARD_REFUSED || x->options->verbose))
         bt_report_plan_text(&x->budget->plan, x->facts, &text);
     else if (x->decision.kind == BT_GUARD_REFUSED)
         bt_guard_ledger_text(&x->decision, &text);
@@ -441,7 +456,10 @@ static int start(executing *x) {
     if (x->budget) {
         const bt_exec_budget_ask ask = budget_ask(x);
         bt_error why = {0};
-        if (bt_exec_budget_prepare(x->budget, &ask, &x->rewrite, &why) != BT_OK) return bt_cli_fail(&why);
+        if (bt_exec_budget_prepare(x->budget, &ask, &x->rewrite, &why) != BT_OK) {
+            int code = bt_cli_fail(&why);
+            return strcmp(why.code, "drop_in") == 0 ? EXIT_REFUSED : code;
+        }
         enter_leaf(x);
     }
     (void)execvp(argv[0], argv);

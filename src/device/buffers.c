@@ -77,13 +77,12 @@ static bt_status charge_some(bt_buffer *buffer, bt_line of, uint64_t bytes, bt_e
 }
 
 /* A guest may have asked for a graph with a row of logits for each token, where it wants only the last one's: such a
- * buffer gets what its line has left, and is held to that when it is touched (elastic.c). */
+ * buffer is charged as it is touched (elastic.c), and held to what its line has. */
 static uint64_t bytes_to_charge(const bt_buffer *buffer, bt_line line) {
     const bt_device *device = buffer->device;
     uint64_t bytes = buffer->memory->bytes;
     if (!device->guest || buffer->host || line != BT_LINE_COMPUTE) return bytes;
-    uint64_t left = bt_account_left_bytes(device->account, bt_device_line(device, line));
-    return bt_min_u64(bytes, left / BT_PAGE_BYTES * BT_PAGE_BYTES);
+    return bytes <= bt_account_left_bytes(device->account, bt_device_line(device, line)) ? bytes : 0;
 }
 
 /* Caches and compute buffers of the device are asked for in full, then lend what they do not touch. */
@@ -110,10 +109,10 @@ static bt_line kept_line(const bt_buffer *buffer) {
     return buffer->host ? BT_LINE_LOGITS : BT_LINE_KV;
 }
 
-/* Of a buffer that is written now. */
-static bt_line line_by_use(const bt_buffer *buffer, bool is_weights) {
-    if (is_weights) return BT_LINE_ADAPTERS;
-    return buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE ? BT_LINE_COMPUTE : kept_line(buffer);
+/* Of a buffer that is written by somebody who is no graph, for the first time. Caches are cleared before that. */
+static bt_line written_line(const bt_buffer *buffer) {
+    if (buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return BT_LINE_COMPUTE;
+    return buffer->host ? BT_LINE_LOGITS : BT_LINE_ADAPTERS;
 }
 
 /* Under graph_lock, as all that changes what a buffer is charged. */
@@ -167,7 +166,7 @@ static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tens
     bt_status status = BT_OK;
     pthread_mutex_lock(&buffer->device->graph_lock);
     bool is_new = !buffer->classified && (is_weights || buffer->device->guest);
-    if (is_new) status = charge(buffer, line_by_use(buffer, is_weights), &err);
+    if (is_new) status = charge(buffer, written_line(buffer), &err);
     if (status == BT_OK) status = bt_elastic_touch(buffer->device, buffer, (uint64_t)(span - base), size, &err);
     pthread_mutex_unlock(&buffer->device->graph_lock);
     if (status == BT_OK) return span;
@@ -278,7 +277,8 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t 
 
 static bt_status classify_one(bt_buffer *buffer, bt_error *err) {
     if (buffer->classified || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) return BT_OK;
-    return charge(buffer, line_by_use(buffer, false), err);
+    bool is_compute = buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE;
+    return charge(buffer, is_compute ? BT_LINE_COMPUTE : kept_line(buffer), err);
 }
 
 bt_status bt_buffers_classify(bt_device *device, bt_error *err) {

@@ -29,7 +29,6 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "plan/plan.h"
 
 #include <string.h>
 
@@ -180,19 +179,15 @@ void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image) {
 /* ---- buffers that lend ---- */
 
 /* Charge what was marked. A buffer's last page may be charged in part: it lends no more than it was charged. One that
- * was charged for a part of itself (buffers.c) may touch no more than that. */
+ * was charged nothing (buffers.c) lends nothing, and is charged what it touches. */
 static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     bt_mapping *mapping = buffer->memory->mapping;
     uint64_t bytes = bt_lender_take_fresh_bytes(buffer->lender);
-    uint64_t left = bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes);
     if (bt_lender_keeps(buffer->lender)) e->grown_bytes += bytes;
-    if (bytes > left + BT_PAGE_BYTES)
-        return bt_fail(err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, bytes, left,
-                       "host/%s needs %s for a graph, %s left of %s that are planned for it",
-                       bt_line_name(mapping->line), BT_SIZE(bytes), BT_SIZE(left), BT_SIZE(mapping->lends_bytes));
-    bytes = bt_min_u64(bytes, left);
+    bool lends = mapping->lends_bytes > 0;
+    if (lends) bytes = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
     if (bytes == 0) return BT_OK;
-    make_room(e, bytes);
+    if (lends) make_room(e, bytes);
     return bt_account_commit(e->device->account, mapping, bytes, err);
 }
 

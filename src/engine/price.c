@@ -150,6 +150,19 @@ static void price_devices(bt_engine *engine, const bt_facts *facts, const bt_ses
     if (n > 0) price->compute_bytes += UINT64_C(4) * params->n_ubatch * facts->n_embd;
 }
 
+/* Adapters are not loaded for a dry run. A product with one is five nodes in the place of one (llm_graph_context::
+ * build_lora_mm: two products, a scale, a sum), beside about as many others; each result is as wide as the widest. */
+static void price_adapters(const bt_facts *facts, const bt_session_params *params, uint64_t schedule_bytes,
+                           bt_price *price) {
+    uint64_t widest = facts->n_embd;
+    for (uint32_t i = 0; i < facts->n_tensors; i++)
+        if (facts->tensors[i].block >= 0 && facts->tensors[i].n_dims == 2)
+            widest = bt_max_u64(widest, facts->tensors[i].ne[1]);
+    price->metadata_bytes = bt_sat_add_u64(price->metadata_bytes, 2 * BT_SCHEDULE_MAX * schedule_bytes);
+    price->compute_bytes =
+        bt_sat_add_u64(price->compute_bytes, bt_sat_mul_u64(UINT64_C(3) * sizeof(float) * params->n_ubatch, widest));
+}
+
 static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads,
                              const bt_price_point *point, bt_price *price, bt_error *err) {
     /* What is not a multiple is planned and run as the next one; libllama's lists grow with what it is asked for. */
@@ -168,6 +181,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         .kv_unified = wishes->kv_unified,
         .swa_full = wishes->swa_full,
         .embeddings = facts->encoder || wishes->embeddings,
+        .pooling = wishes->pooling,
         .rope_scaling = wishes->rope_scaling,
         .rope_scale_micro = wishes->rope_scale_micro,
         .yarn_orig_ctx = wishes->yarn_orig_ctx,
@@ -194,6 +208,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     price->logits_bytes =
         bt_sat_add_u64((logits_bytes + page - 1) / page * page, samplers_bytes(facts, wishes, params.n_parallel));
     price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
+    if (wishes->adapter_bytes > 0) price_adapters(facts, &params, stats.schedule_bytes, price);
     return BT_OK;
 }
 

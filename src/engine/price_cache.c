@@ -95,6 +95,8 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
                                 wishes->swa_full,
                                 wishes->guest,
                                 wishes->embeddings,
+                                wishes->pooling,
+                                wishes->adapter_bytes > 0,
                                 (uint64_t)wishes->rope_scaling,
                                 wishes->rope_scale_micro,
                                 wishes->yarn_orig_ctx,

@@ -78,6 +78,11 @@ static bool has_devices(const bt_session *session) {
 static bt_status make_context(bt_session *session, bt_error *err) {
     const bt_session_params *p = &session->params;
     struct llama_context_params params = llama_context_default_params();
+    /* llama_context::graph_reserve rounds tokens up to sequences, not rows of vectors, and then asserts */
+    if (p->embeddings && p->n_ubatch < p->n_parallel)
+        return bt_fail(err, BT_E_UNSUPPORTED, "llama_context", BT_MEASURE_TOKENS, p->n_parallel, p->n_ubatch,
+                       "vectors of %u sequences need a micro-batch of as many tokens, not of %u", p->n_parallel,
+                       p->n_ubatch);
     params.n_ctx = p->n_ctx;
     params.n_batch = p->n_batch;
     params.n_ubatch = p->n_ubatch;
@@ -85,6 +90,7 @@ static bt_status make_context(bt_session *session, bt_error *err) {
     /* libllama asserts a row for each sequence, also where fewer are asked for; pooling wants every token's. */
     params.n_outputs_max = (uint32_t)bt_max_u64(p->n_outputs_max, p->embeddings ? p->n_ubatch : p->n_parallel);
     params.embeddings = p->embeddings;
+    if (p->pooling > 0) params.pooling_type = (enum llama_pooling_type)(p->pooling - 1);
     params.n_threads = params.n_threads_batch = (int32_t)p->n_threads;
     params.flash_attn_type = flash_attn_of(p->flash_attn);
     params.type_k = (enum ggml_type)p->type_k;

@@ -14,7 +14,8 @@ typedef struct bt_session_params {
     uint32_t type_k, type_v;
     bt_choice flash_attn;
     bool kv_unified, swa_full; /* as bt_wishes */
-    bool embeddings; /* an encoder: vectors are asked for, not logits */
+    bool embeddings;           /* vectors are asked for, not logits */
+    uint32_t pooling;          /* as bt_wishes */
     bt_rope_scaling rope_scaling;
     uint64_t rope_scale_micro; /* 0 = the model's own */
     uint32_t yarn_orig_ctx;    /* 0 = the model's own */

@@ -230,6 +230,7 @@ bt_status bt_drop_in_read(const bt_effective *effective, const bt_facts *facts, 
     *ret = (bt_drop_in){.swa_full = e->swa_full.value != 0,
                         .embeddings = e->embedding.value != 0 || e->rerank.value != 0 || facts->encoder};
     ret->wishes = wishes_of(e, facts, ret->embeddings);
+    ret->wishes.pooling = (uint32_t)(e->pooling.value + 1);
     ret->n_outputs_max = (uint32_t)bt_min_u64(rows_of(e, &ret->wishes, ret->embeddings), UINT32_MAX);
     if (is_server(e)) read_server(e, facts, ret);
     return BT_OK;

@@ -18,12 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CTX_MAX    (1u << 30) /* above every trained context, and far from overflow when it is rounded up */
-#define THREAD_MAX 4096u      /* Linux: at most 8192 processors, and no more workers than that help */
-#define DRAFT_MAX  6u         /* engine/speculate.h */
-#define SLOT_MAX   1024u
-#define EXPERT_MAX 1024u                /* model/shape.c */
-#define UNIT_MAX   (2u * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
+#define CTX_MAX     (1u << 30) /* above every trained context, and far from overflow when it is rounded up */
+#define THREAD_MAX  4096u      /* Linux: at most 8192 processors, and no more workers than that help */
+#define POOLING_MAX 4u         /* LLAMA_POOLING_TYPE_RANK (llama.h) */
+#define DRAFT_MAX   6u         /* engine/speculate.h */
+#define SLOT_MAX    1024u
+#define EXPERT_MAX  1024u                /* model/shape.c */
+#define UNIT_MAX    (2u * BT_TENSOR_MAX) /* a unit a tensor, and as many head panels */
 
 /* The names of an enumeration, asked one by one. */
 #define NAMES_MAX 16
@@ -97,6 +98,10 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
     if (o && json_object_get(o, "guest")) (void)bt_json_bool(in, o, "guest", &w->guest);
     if (o && json_object_get(o, "embeddings")) (void)bt_json_bool(in, o, "embeddings", &w->embeddings);
+    if (o && json_object_get(o, "pooling")) {
+        (void)bt_json_u32(in, o, "pooling", POOLING_MAX, &w->pooling);
+        w->pooling++;
+    }
     if (o && json_object_get(o, "outputs")) (void)bt_json_u32_or_0(in, o, "outputs", CTX_MAX, &w->n_outputs);
     if (o && json_object_get(o, "kv_unified")) (void)bt_json_bool(in, o, "kv_unified", &w->kv_unified);
     if (o && json_object_get(o, "swa_full")) (void)bt_json_bool(in, o, "swa_full", &w->swa_full);
