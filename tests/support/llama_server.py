@@ -12,6 +12,7 @@ has been seen too. The server may run in a memory cgroup (`box`, which the calle
 limits.py. Its output goes to a file, so that no pipe can fill and stop it."""
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -95,11 +96,27 @@ class Server:
             time.sleep(LOOK_S)
         return False
 
+    def check_works(self, checks, what):
+        """Whether it works, as a check; where it does not, how it ended is said."""
+        if self.works:
+            return checks.check(True, what)
+        status, text = self.stop()
+        return checks.check(False, f"{what}: it does not start: {status}: {text[-1500:]}")
+
     def is_healthy(self):
         try:
             return self.request("/health", timeout_s=5)[0] == 200
         except (OSError, http.client.HTTPException):
             return False
+
+    @contextlib.contextmanager
+    def answering(self, checks, what):
+        """Questions that must be answered: one that is not is a failed check, and the end of the block."""
+        try:
+            yield
+        except (Refused, OSError, http.client.HTTPException) as why:
+            state = "it lives" if self.is_alive() else f"it has ended with {self.process.returncode}"
+            checks.check(False, f"{what}: {why!r}; {state}: {self.log()[-1500:]}")
 
     # ---- questions ----
 
@@ -124,17 +141,23 @@ class Server:
             raise Refused(f"{path}: {status}: {data.decode(errors='replace')[:600]}")
         return json.loads(data)
 
-    def stream(self, path, body, timeout_s=ANSWER_S):
-        """The events of a streamed answer as JSON, each as it came; an error's object among them stands as it is."""
+    def events(self, path, body, timeout_s=ANSWER_S):
+        """The events of a streamed answer as JSON, as they come; an error's object is {"error": ...}."""
         connection, response = self._open(path, body | {"stream": True}, timeout_s)
         try:
             if response.status != 200:
                 raise Refused(f"{path}: {response.status}: {response.read().decode(errors='replace')[:600]}")
-            lines = (line.decode().rstrip("\n") for line in response)
-            fields = (line.partition(": ") for line in lines if line)
-            return [json.loads(data) for name, _, data in fields if name in ("data", "error") and data != "[DONE]"]
+            for line in response:
+                name, _, data = line.decode().strip().partition(": ")
+                if name in ("data", "error") and data != "[DONE]":
+                    event = json.loads(data)
+                    yield event if name == "data" else {"error": event}
         finally:
             connection.close()
+
+    def stream(self, path, body, timeout_s=ANSWER_S):
+        """All of them."""
+        return list(self.events(path, body, timeout_s))
 
     def complete(self, prompt, n=16, **more):
         """Greedy, each prompt for itself."""
