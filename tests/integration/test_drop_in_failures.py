@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What goes wrong under an unmodified llama-server that streams its weights is one request's error (HTTP 500), with a
-reason in the log, and the server lives: a disk that fails for a while, a model that is cut short or written to under it. A
-model that is removed is still there for who has it open. And the library without a plan holds nothing, and says so.
+reason in the log, and the server lives: a disk that fails for a while, a model that is cut short or written to under it.
+A model that is removed is still there for who has it open. The library without a plan holds nothing, and says so; with
+a plan that is not its program's it does no harm.
 
 A disk fails as a preloaded library says (tests/support/preload/fail_reads.c), which sees no io_uring: that is refused to
 the server as containers refuse it."""
@@ -102,7 +103,8 @@ def try_disk(model, folder, text):
                 events.append(event)
                 if len(events) == 2:
                     flag.touch()
-            checks.check("error" in events[-1] and 2 < len(events) < N_STREAMED, f"a stream that fails: {events[-2:]}")
+            ended = events and "error" in events[-1] and len(events) < N_STREAMED
+            checks.check(ended, f"a stream over a disk that fails: {len(events)} events, the last {events[-1:]}")
         flag.unlink()
         check_good(server, text, "after a stream that failed")
 
@@ -160,6 +162,34 @@ def try_library_alone():
     checks.check(len(said) == 1 and any(word in said[0] for word in HOLDS_NOTHING), f"the library alone: {said}")
 
 
+def check_foreign_plan(what, model, plan, good):
+    """The library with a plan that is not for this program: it works as ever or ends, and says something either way."""
+    env = harness.environment() | {"GGML_BACKEND_PATH": str(drop_in.library()), "BURTHEN_PLAN": str(plan)}
+    with llama_server.Server("-m", model, *SETTINGS, *drop_in.PLAIN_SERVER, env=env) as server:
+        if server.works:
+            check_good(server, good, what)
+        status, log = server.stop()
+        checks.check(status >= 0, f"{what}: it was killed by signal {-status}: {log[-900:]}")
+        checks.check(server.works or status > 0, f"{what}: it neither works nor fails: {status}")
+        checks.check(drop_in.sentences(log), f"{what}: nothing is said: {log[-600:]}")
+        print(f"{what:28} {'works' if server.works else 'refused'}: {drop_in.sentences(log)[:1]}", flush=True)
+
+
+def try_foreign_plans(folder, text):
+    """No file, no plan, and the plan of a server that runs, for another model."""
+    check_foreign_plan("no plan at its place", harness.SMOLLM2, folder / "nothing", text)
+    (folder / "noise").write_text('{"schema": 1, "pools": ')
+    check_foreign_plan("a plan that is none", harness.SMOLLM2, folder / "noise", text)
+    other = folder / "other.gguf"
+    shutil.copy(harness.SMOLLM2, other)
+    with drop_in.held("-m", other, *SETTINGS, budget="1G") as server:
+        if server.check_works(checks, "a server that runs"):
+            words = pathlib.Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+            found = [word.partition(b"=")[2].decode() for word in words if word.startswith(b"BURTHEN_PLAN=")]
+            if checks.check(len(found) == 1, f"the plan is not named in its environment: {found}"):
+                check_foreign_plan("the plan of another model", harness.SMOLLM2, found[0], text)
+
+
 text = expected()
 with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
     model = pathlib.Path(folder) / "copy.gguf"
@@ -167,5 +197,6 @@ with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
                     lambda: try_written(model, text), lambda: try_removed(model, text)):
         shutil.copy(harness.SMOLLM2, model)
         attempt()
+    try_foreign_plans(pathlib.Path(folder), text)
 try_library_alone()
 checks.end()
