@@ -3,19 +3,15 @@
 fewer layers and answers as on the CPU; what fits is started as it was typed, in this very process; what cannot be is
 refused; what is not known is passed on. Decisions: tests/unit/test_guard_*.c, tests/cli/cases/exec-*."""
 
-import json
 import os
 import pathlib
-import signal
-import socket
 import subprocess
-import time
-import urllib.request
 
 import harness
+import llama_server
 
 CARD = pathlib.Path(os.environ.get("BT_FAKE_DEVICE", harness.SOURCE / "build/release/tests/libggml-fake.so"))
-SERVER, COMPLETION = harness.LLAMA_BIN / "llama-server", harness.LLAMA_BIN / "llama-completion"
+SERVER, COMPLETION = llama_server.PROGRAM, harness.LLAMA_BIN / "llama-completion"
 harness.require(harness.SMOLLM2, SERVER, COMPLETION, CARD)
 if b"__asan_init" in CARD.read_bytes():
     harness.skip("the fake device was built with a sanitizer, llama.cpp's tools were not")
@@ -27,48 +23,22 @@ def environment(memory):
     return harness.environment() | {"GGML_BACKEND_PATH": str(CARD), "FAKE_DEVICES": f"FAKE0={memory}"}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def ask(port, path, body=None):
-    data = json.dumps(body).encode() if body else None
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=60) as answer:
-        return json.loads(answer.read())
-
-
-def serve(memory, *guard, layers=99):
-    """(process, port, whether it answers)"""
-    port = free_port()
-    command = [*guard, SERVER, "-m", harness.SMOLLM2, "-ngl", layers, "-c", 2048, "-np", 1, "-t", 1, "-dev", "FAKE0",
-               "--port", port, "--host", "127.0.0.1"]
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               stdin=subprocess.DEVNULL, env=environment(memory))
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            if ask(port, "/health").get("status") == "ok":
-                return process, port, True
-        except OSError:
-            time.sleep(0.1)
-    return process, port, False
+def serve(memory, *guard):
+    return llama_server.Server("-m", harness.SMOLLM2, "-ngl", 99, "-c", 2048, "-np", 1, "-t", 1, "-dev", "FAKE0", prefix=guard,
+                               env=environment(memory))
 
 
 def try_server():
-    alone, _, works = serve("90M")
-    checks.check(not works and alone.wait(60) != 0, "a card of 90 MiB holds all of it: this test shows nothing")
+    with serve("90M") as alone:
+        checks.check(not alone.works and alone.stop()[0] != 0, "a card of 90 MiB holds all of it: this test shows nothing")
     guard = (harness.BIN, "exec", "--degrade", "--no-wait", "--device", "FAKE0=90M", "--")
-    process, port, works = serve("90M", *guard)
-    if checks.check(works, "the server does not start"):
-        name = pathlib.Path(f"/proc/{process.pid}/comm").read_text().strip()
-        checks.check(name.startswith("llama-server"), f"the command is another process: {name}")
-        answer = ask(port, "/completion", {"prompt": PROMPT, "n_predict": 16, "temperature": 0, "cache_prompt": False})
-        expected = harness.peer_text(harness.SMOLLM2, "-t", 1, "-ngl", 0, n=16, ctx=2048, prompt=PROMPT)
-        checks.check(harness.same_text(answer["content"].encode(), expected), f"{answer['content']!r}, not {expected!r}")
-    process.send_signal(signal.SIGTERM)
-    output = process.communicate(timeout=60)[0].decode(errors="replace")
+    with serve("90M", *guard) as server:
+        if server.check_works(checks, "with fewer layers"):
+            checks.check(server.program() == SERVER.resolve(), f"the command is another process: {server.program()}")
+            text = server.complete(PROMPT, ignore_eos=False)["content"]
+            expected = harness.peer_text(harness.SMOLLM2, "-t", 1, "-ngl", 0, n=16, ctx=2048, prompt=PROMPT)
+            checks.check(harness.same_text(text.encode(), expected), f"{text!r}, not {expected!r}")
+        output = server.stop()[1]
     checks.check("burthen: offloaded: --n-gpu-layers 99 -> " in output, f"not said: {output[:600]}")
 
 

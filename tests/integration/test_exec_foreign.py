@@ -5,22 +5,19 @@ instructions that this processor lacks; then it ends by that signal without burt
 processor only what it said until then is looked at."""
 
 import json
-import pathlib
 import re
 import signal
-import socket
 import subprocess
-import tempfile
-import time
-import urllib.request
 
 import harness
+import llama_server
 
 FOREIGN = harness.SOURCE / "build/foreign-server/bin"
 SERVER = FOREIGN / "llama-server"
 harness.require(harness.SMOLLM2, SERVER)
 ENVIRONMENT = harness.environment() | {"GGML_VK_VISIBLE_DEVICES": "0",
                                        "MESA_SHADER_CACHE_DIR": str(FOREIGN.parent / "shaders")}
+PROGRAM = ("env", f"LD_LIBRARY_PATH={FOREIGN}", SERVER)
 MIB = 1 << 20
 CARD_MIB = 2048
 PROMPT = "The capital of France is"
@@ -43,20 +40,23 @@ def list_devices():
 CARD_MIB = min(CARD_MIB, list_devices())
 
 
-def words(ctx, port):
-    return [str(word) for word in ("env", f"LD_LIBRARY_PATH={FOREIGN}", SERVER, "-m", harness.SMOLLM2, "-ngl", 99,
-                                   "-c", ctx, "-np", 1, "-t", 1, "-v", "--host", "127.0.0.1", "--port", port)]
+def words(ctx):
+    """The server's arguments."""
+    return ("-m", harness.SMOLLM2, "-ngl", 99, "-c", ctx, "-np", 1, "-t", 1, "-v")
 
 
 def guard(*options):
-    return [str(word) for word in (harness.BIN, "exec", "--no-wait", "--device", f"Vulkan0={CARD_MIB}M", *options, "--")]
+    return (harness.BIN, "exec", "--no-wait", "--device", f"Vulkan0={CARD_MIB}M", *options, "--")
+
+
+def execute(ctx, *options):
+    return subprocess.run([str(word) for word in (*guard(*options), *PROGRAM, *words(ctx))], capture_output=True, timeout=60,
+                          env=ENVIRONMENT)
 
 
 def decide(ctx):
     """What is priced, in MiB by pool and line, and the decision."""
-    result = subprocess.run([*guard("--dry-run", "--json"), *words(ctx, 1)], capture_output=True, timeout=60,
-                            env=ENVIRONMENT)
-    decision = json.loads(result.stdout)
+    decision = json.loads(execute(ctx, "--dry-run", "--json").stdout)
     lines = {}
     for pool in (decision["plan"] or {"pools": []})["pools"]:
         for line in pool["lines"]:
@@ -64,42 +64,12 @@ def decide(ctx):
     return decision, lines
 
 
-class Server:
-    def __init__(self, ctx, log):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        self.log = log
-        with open(log, "wb") as file:
-            self.process = subprocess.Popen([*guard(), *words(ctx, self.port)], stdout=file, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL, env=ENVIRONMENT)
-        self.works = self.wait()
-
-    def ask(self, path, body=None):
-        data = json.dumps(body).encode() if body else None
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=START_S) as answer:
-            return json.loads(answer.read())
-
-    def wait(self):
-        end = time.monotonic() + START_S
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                if self.ask("/health").get("status") == "ok":
-                    return True
-            except OSError:
-                time.sleep(0.2)
-        return False
-
-    def stop(self):
-        """(exit status, buffers of the device as the server printed them: {kind: largest MiB})"""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(60)
-        text = self.log.read_text(errors="replace")
-        buffers = {}
-        for kind, mib in re.findall(r"Vulkan0 (model|KV|compute) buffer size =\s*([\d.]+) MiB", text):
-            buffers[kind] = max(buffers.get(kind, 0.0), float(mib))
-        return status, buffers, text
+def said_buffers(log):
+    """Buffers of the device as the server printed them: {kind: largest MiB}"""
+    buffers = {}
+    for kind, mib in re.findall(r"Vulkan0 (model|KV|compute) buffer size =\s*([\d.]+) MiB", log):
+        buffers[kind] = max(buffers.get(kind, 0.0), float(mib))
+    return buffers
 
 
 def check_prices(name, buffers, lines):
@@ -111,7 +81,14 @@ def check_prices(name, buffers, lines):
                      f"{name}: {kind} {said} MiB, priced at {priced:.2f}")
 
 
-def try_runs(scratch):
+def answer(ctx):
+    """(text, or None where it did not start; exit status; log)"""
+    with llama_server.Server(*words(ctx), prefix=guard(), program=PROGRAM, env=ENVIRONMENT, start_s=START_S) as server:
+        text = server.complete(PROMPT, n=8, ignore_eos=False)["content"] if server.works else None
+        return text, *server.stop()
+
+
+def try_runs():
     first = None  # other kernels, other sums: texts of the device are compared with one another
     kinds = {"unchanged": 2048, "trimmed": 48 * CARD_MIB, "offloaded": 150000 * CARD_MIB // 2048}
     for kind, ctx in kinds.items():
@@ -120,28 +97,25 @@ def try_runs(scratch):
             continue
         total = sum(mib for name, mib in lines.items() if name.startswith("Vulkan0/"))
         checks.check(0 < total <= CARD_MIB, f"{kind}: {total} MiB on a card of {CARD_MIB}")
-        server = Server(ctx, scratch / f"{kind}.log")
-        if server.works:
-            body = {"prompt": PROMPT, "n_predict": 8, "temperature": 0, "cache_prompt": False}
-            text = server.ask("/completion", body)["content"]
+        text, status, log = answer(ctx)
+        if text is not None:
             checks.check(text.startswith(" Paris") and text == (first or text), f"{kind}: {text!r}, not {first!r}")
             first = first or text
-        works = server.works
-        status, buffers, log = server.stop()
-        checks.check(works or (kind == "offloaded" and status == -signal.SIGILL), f"{kind}: ended with {status}:\n{log[-800:]}")
+        stands = text is not None or (kind == "offloaded" and status == -signal.SIGILL)
+        checks.check(stands, f"{kind}: ended with {status}:\n{log[-800:]}")
         checks.check(f"burthen: {kind}: " in log, f"{kind}: not said")
+        buffers = said_buffers(log)
         check_prices(kind, buffers, lines)
         print(f"{kind}: {decision['reason']}; the server's own figures, MiB: {buffers}"
-              + ("" if works else "; its processor code does not run here"))
+              + ("" if text is not None else "; its processor code does not run here"))
 
 
 def try_refusal():
-    result = subprocess.run([*guard(), *words(120 * CARD_MIB, 1)], capture_output=True, timeout=60, env=ENVIRONMENT)
+    result = execute(120 * CARD_MIB)
     checks.check(result.returncode == 3 and not result.stdout and b"insufficient VRAM" in result.stderr,
                  f"{result.returncode}: {result.stderr[-600:]}")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    try_runs(pathlib.Path(folder))
-    try_refusal()
+try_runs()
+try_refusal()
 checks.end()

@@ -91,7 +91,8 @@ def _field(text, name):
     return 0
 
 
-def _status_kib(pid, *names):
+def status_bytes(pid, *names):
+    """Sizes of /proc/PID/status by name (VmHWM, VmRSS), or None where the process is no more."""
     text = _read(pathlib.Path(f"/proc/{pid}/status"))
     if text is None or "VmHWM" not in text:  # gone, or a zombie
         return None
@@ -271,7 +272,7 @@ class Box:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
             into.write(stdin)
             into.seek(0)
-            floor = _status_kib("self", "VmHWM")[0]
+            floor = status_bytes("self", "VmHWM")[0]
             started = time.monotonic()
             process = subprocess.Popen([str(word) for word in argv], env=env, cwd=cwd, stdin=into, stdout=out,
                                        stderr=err, preexec_fn=self.join)
@@ -290,7 +291,7 @@ class Box:
         hwm, swap, timed_out = None, 0, False
         try:
             while True:
-                reading = _status_kib(process.pid, "VmHWM")
+                reading = status_bytes(process.pid, "VmHWM")
                 if reading:
                     hwm = max(hwm or 0, reading[0])
                 swap = max(swap, self.swap_bytes())

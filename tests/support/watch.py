@@ -40,7 +40,8 @@ def _hwm_bytes(pid):
     return 0
 
 
-def _mapped(pid):
+def mapped(pid):
+    """Names of what a process has mapped; nothing where it is no more."""
     try:
         text = pathlib.Path(f"/proc/{pid}/maps").read_text()
     except OSError:
@@ -109,7 +110,7 @@ def run(argv, env=None, timeout_s=300):
             seen.vm_hwm_bytes = max(seen.vm_hwm_bytes, _hwm_bytes(process.pid))
             seen.child_hwm_bytes = max([seen.child_hwm_bytes, *map(_hwm_bytes, children)])
             if seen.n_looks % MAPS_EVERY == 0:
-                seen.mapped |= _mapped(process.pid).union(*map(_mapped, children))
+                seen.mapped |= mapped(process.pid).union(*map(mapped, children))
             seen.n_looks += 1
             n_asleep += _asleep(process.pid)
             if n_asleep >= LOOKS_ASLEEP:

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Other programs of llama.cpp under a RAM budget (the server: test_drop_in.py): what llama-completion, llama-cli,
+llama-perplexity and llama-embedding print equals what they print without, from the minimum on, and VmHWM of the process
+stays under the budget. A command may be refused instead, with a reason, where that is said of it here."""
+
+import re
+import subprocess
+import tempfile
+
+import drop_in
+import harness
+import watch
+
+COMPLETION, CLI, PERPLEXITY, EMBEDDING = (harness.LLAMA_BIN / f"llama-{name}"
+                                          for name in ("completion", "cli", "perplexity", "embedding"))
+drop_in.require(harness.GEMMA3, COMPLETION, PERPLEXITY)
+checks = harness.Checks()
+MIB = harness.MIB
+TRIES = 3  # harness.peer_text: on a loaded machine llama-completion's output is now and then lost at its end
+COMMON = ("-t", 1, "-ub", drop_in.N_UBATCH)
+
+
+# ---- what of the output counts --------------------------------------------------------------------------------------
+
+
+def whole(seen):
+    return seen.stdout.strip()
+
+
+def answer(seen):
+    """Of llama-cli: from the prompt that it repeats, behind a picture, a wheel that turns and the model's name."""
+    return seen.stdout[seen.stdout.index(b"\n> ") :].strip() if b"\n> " in seen.stdout else b""
+
+
+def estimate(seen):
+    found = re.search(rb"Final estimate: PPL = [0-9.]+ \+/- [0-9.]+", seen.stdout + seen.stderr)
+    return found[0] if found else b""
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def run(command, counts):
+    """The run, and what of its output counts."""
+    for _ in range(TRIES):
+        seen = watch.run(command, env=harness.environment())
+        if seen.status != 0 or counts(seen):
+            break
+    return seen, counts(seen)
+
+
+def try_budget(what, program, args, counts, budget, expected):
+    seen, found = run([*drop_in.prefix(budget), program, *args], counts)
+    log = seen.stderr.decode(errors="replace")
+    if not checks.check(seen.status == 0, f"{what}: exit {seen.status}: {log[-1500:]}"):
+        return
+    checks.check(found == expected, f"{what}: {found[:300]!r}, plain {expected[:300]!r}")
+    checks.check(0 < seen.vm_hwm_bytes <= budget, f"{what}: VmHWM {seen.vm_hwm_bytes / MIB:.2f} MiB of {budget / MIB:.2f}")
+    checks.check(any(path.endswith(drop_in.LIBRARY) for path in seen.mapped), f"{what}: {drop_in.LIBRARY} was not mapped")
+    checks.check(drop_in.sentences(log), f"{what}: nothing is said of the plan")
+    print(f"{what:36} {'equal' if found == expected else 'DIFFERS'}, VmHWM {seen.vm_hwm_bytes / MIB:6.1f} of "
+          f"{budget / MIB:6.1f} MiB", flush=True)
+
+
+def try_program(model, program, args, counts, names, note="", may_refuse=False):
+    what = f"{program.name} {model.name.split('-')[0]} {note}".strip()
+    args = ("-m", model, *COMMON, *args)
+    if not program.exists():
+        print(f"{what}: not tried, it was not built", flush=True)
+        return
+    seen, expected = run([program, *args, *drop_in.PLAIN], counts)
+    if not checks.check(seen.status == 0 and expected, f"{what} plain: {seen.status}: {seen.stderr[-600:]}"):
+        return
+    if may_refuse:
+        result = drop_in.execute(*args, budget="2G", options=("--dry-run",), program=program)
+        log = result.stderr.decode(errors="replace")
+        if result.returncode != 0:
+            checks.check(drop_in.is_refusal(result.returncode, log), f"{what}: {result.returncode}: {log[-600:]}")
+            print(f"{what:36} refused: {drop_in.sentences(log)[:1]}", flush=True)
+            return
+    budgets = drop_in.rungs(*args, program=program)
+    for name in names:
+        try_budget(f"{what} {name}", program, args, counts, budgets[name], expected)
+
+
+def try_completion(model):
+    args = ("-c", 512, "-n", 16, "-no-cnv", "--no-display-prompt", "--temp", 0, "-p")
+    try_program(model, COMPLETION, (*args, harness.PROMPT), whole, ("minimum", "half", "all"))
+    try_program(model, COMPLETION, (*args, drop_in.prompt(7, 200)), whole, ("half",), note="long")
+
+
+def try_cli(model):
+    try_program(model, CLI, ("-c", 512, "-n", 12, "--temp", 0, "-st", "--simple-io", "--no-show-timings", "-p",
+                             "Name a colour."), answer, ("minimum", "half"))
+
+
+def try_perplexity(model, text):
+    args = ("-f", text, "-c", 256, "--chunks", 2)
+    try_program(model, PERPLEXITY, (*args, "-b", 256), estimate, ("minimum", "half"))
+    # Left to itself it takes as many chunks at once as a batch of 2048 holds, each with a context of its own.
+    try_program(model, PERPLEXITY, args, estimate, ("half",), note="-b 2048", may_refuse=True)
+
+
+def try_embedding(model):
+    # A batch of this program must hold its text, and be one micro-batch.
+    args = ("-c", 512, "-b", drop_in.N_UBATCH, "--pooling", "mean", "--embd-output-format", "json", "-p", "A cat sat.")
+    try_program(model, EMBEDDING, args, whole, ("minimum", "half"))
+
+
+def try_status():
+    """The command's exit status is the program's own."""
+    args = ("-m", harness.SMOLLM2, *COMMON, "-c", 512, "-no-cnv", "-f", "/nowhere/text")
+    plain = subprocess.run([str(word) for word in (COMPLETION, *args)], capture_output=True, timeout=120,
+                           stdin=subprocess.DEVNULL, env=harness.environment())
+    held = drop_in.execute(*args, budget="2G", program=COMPLETION)
+    checks.check(plain.returncode == held.returncode != 0, f"without a text: {held.returncode}, plain {plain.returncode}")
+
+
+for model in (harness.SMOLLM2, harness.GEMMA3):
+    with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+        file.write((harness.SOURCE / "docs/design.md").read_text()[:8000].encode())
+        file.flush()
+        try_completion(model)
+        try_cli(model)
+        try_embedding(model)
+        try_perplexity(model, file.name)
+try_status()
+checks.end()

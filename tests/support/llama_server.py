@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""A llama-server for tests: started behind any command, asked, watched from outside, stopped.
+
+    with llama_server.Server("-m", model, "-c", 512, prefix=(BIN, "exec", "--ram-budget", "96M", "--")) as server:
+        if server.works:                       it said that it is ready; else it ended, or never did
+            server.complete(PROMPT)["content"]
+        status, log = server.stop()            SIGTERM; log is all that it printed, both streams
+
+What is measured is the process that was started, by its pid, whatever program has taken that pid since: of VmHWM, which
+starts anew with each program, the largest at any look. A thread looks, every SAMPLE_S, so that a server that was killed
+has been seen too. The server may run in a memory cgroup (`box`, which the caller makes) and under any limit of
+limits.py. Its output goes to a file, so that no pipe can fill and stop it."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import cgroup_box
+import harness
+import limits
+import watch
+
+PROGRAM = harness.LLAMA_BIN / "llama-server"
+START_S = 120
+ANSWER_S = 240
+STOP_S = 60
+SAMPLE_S = 0.01
+LOOK_S = 0.05  # between two questions whether it is ready
+
+
+def free_port():
+    """A port that nobody listens at now; another may take it before it is used, but hardly does."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Refused(AssertionError):
+    """An answer that is no success, where one was needed."""
+
+
+class Server:
+    def __init__(self, *args, prefix=(), program=PROGRAM, env=None, box=None, limit=None, start_s=START_S):
+        """args: of the server, without host and port; program: words that start it; limit: of limits.py."""
+        self.port = free_port()
+        words = (program,) if isinstance(program, (str, os.PathLike)) else tuple(program)
+        self.command = [str(word) for word in (*prefix, *words, *args, "--host", "127.0.0.1", "--port", self.port)]
+        self.peak_bytes = self.peak_rss_bytes = 0
+        self._status = self._text = None
+        self._log = tempfile.TemporaryFile()
+        before = [call for call in (box and box.join, limit) if call]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
+                                        env=harness.environment() if env is None else env,
+                                        preexec_fn=limits.both(*before) if before else None)
+        self.pid = self.process.pid
+        self._over = threading.Event()
+        self._looker = threading.Thread(target=self._look, daemon=True)
+        self._looker.start()
+        try:
+            self.works = self._wait(start_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def _look(self):
+        while not self._over.is_set():
+            self._measure()
+            self._over.wait(SAMPLE_S)
+
+    def _measure(self):
+        reading = cgroup_box.status_bytes(self.pid, "VmHWM", "VmRSS")
+        if reading:
+            self.peak_bytes = max(self.peak_bytes, reading[0])
+            self.peak_rss_bytes = max(self.peak_rss_bytes, reading[1])
+
+    def _wait(self, start_s):
+        end = time.monotonic() + start_s
+        while time.monotonic() < end and self.process.poll() is None:
+            if self.is_healthy():
+                return True
+            time.sleep(LOOK_S)
+        return False
+
+    def check_works(self, checks, what):
+        """Whether it works, as a check; where it does not, how it ended is said."""
+        if self.works:
+            return checks.check(True, what)
+        status, text = self.stop()
+        return checks.check(False, f"{what}: it does not start: {status}: {text[-1500:]}")
+
+    def is_healthy(self):
+        try:
+            return self.request("/health", timeout_s=5)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    @contextlib.contextmanager
+    def answering(self, checks, what):
+        """Questions that must be answered: one that is not is a failed check, and the end of the block."""
+        try:
+            yield
+        except (Refused, OSError, http.client.HTTPException) as why:
+            state = "it lives" if self.is_alive() else f"it has ended with {self.process.returncode}"
+            checks.check(False, f"{what}: {why!r}; {state}: {self.log()[-1500:]}")
+
+    # ---- questions ----
+
+    def _open(self, path, body, timeout_s):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        data = None if body is None else json.dumps(body).encode()
+        connection.request("GET" if data is None else "POST", path, data, {"Content-Type": "application/json"})
+        return connection, connection.getresponse()
+
+    def request(self, path, body=None, timeout_s=ANSWER_S):
+        """(HTTP status, body as bytes), whatever the status; OSError or HTTPException where no answer came."""
+        connection, response = self._open(path, body, timeout_s)
+        try:
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def ask(self, path, body=None, timeout_s=ANSWER_S):
+        """The JSON of an answer that must be a success."""
+        status, data = self.request(path, body, timeout_s)
+        if status != 200:
+            raise Refused(f"{path}: {status}: {data.decode(errors='replace')[:600]}")
+        return json.loads(data)
+
+    def events(self, path, body, timeout_s=ANSWER_S):
+        """The events of a streamed answer as JSON, as they come; an error's object is {"error": ...}."""
+        connection, response = self._open(path, body | {"stream": True}, timeout_s)
+        try:
+            if response.status != 200:
+                raise Refused(f"{path}: {response.status}: {response.read().decode(errors='replace')[:600]}")
+            for line in response:
+                name, _, data = line.decode().strip().partition(": ")
+                if name in ("data", "error") and data != "[DONE]":
+                    event = json.loads(data)
+                    yield event if name == "data" else {"error": event}
+        finally:
+            connection.close()
+
+    def stream(self, path, body, timeout_s=ANSWER_S):
+        """All of them."""
+        return list(self.events(path, body, timeout_s))
+
+    def complete(self, prompt, n=16, **more):
+        """Greedy, each prompt for itself."""
+        body = {"prompt": prompt, "n_predict": n, "temperature": 0, "cache_prompt": False, "ignore_eos": True} | more
+        return self.ask("/completion", body)
+
+    def at_once(self, questions):
+        """The results of calls without arguments, each made by a client of its own, all at the same time."""
+        with concurrent.futures.ThreadPoolExecutor(len(questions)) as clients:
+            return [future.result() for future in [clients.submit(question) for question in questions]]
+
+    # ---- from outside ----
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def program(self):
+        """The file that the process runs."""
+        return pathlib.Path(os.readlink(f"/proc/{self.pid}/exe"))
+
+    def mapped(self):
+        """The files that it has mapped."""
+        return {pathlib.Path(path) for path in watch.mapped(self.pid) if path.startswith("/")}
+
+    def hwm_bytes(self):
+        """The largest VmHWM of its life until now."""
+        self._measure()
+        return self.peak_bytes
+
+    def log(self):
+        if self._text is not None:
+            return self._text
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
+
+    def stop(self, number=signal.SIGTERM):
+        """(exit status, or minus the signal's number; log). Where it has ended by itself: how it did."""
+        if self._text is not None:
+            return self._status, self._text
+        self._measure()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            self._status = self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self._status = self.process.wait()
+        self._over.set()
+        self._looker.join()
+        self._text = self.log()
+        self._log.close()
+        return self._status, self._text
