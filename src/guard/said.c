@@ -153,7 +153,7 @@ bt_status bt_guard_budget_json(const bt_guard_decision *decision, const bt_rewri
     json_t *root = begin(&out, decision, rewrite);
     json_t *variables = bt_json_put_object(&out, root, "env");
     for (uint32_t i = 0; i < n_env; i++)
-        bt_json_put_text_or_null(&out, variables, env[i].name, env[i].value ? env[i].value : "");
+        bt_json_put_text(&out, variables, env[i].name, env[i].value ? env[i].value : "");
     if (plan_json)
         bt_json_put(&out, root, "plan", json_loads(plan_json, JSON_REJECT_DUPLICATES, NULL));
     else

@@ -103,7 +103,7 @@ static bt_status open_holder(bt_error *err) {
     const char *path = getenv("BURTHEN_PLAN");
     if (!path || !path[0])
         return bt_fail(err, BT_E_UNSUPPORTED, "no_plan", BT_MEASURE_NONE, 0, 0,
-                       "BURTHEN_PLAN is not set, so no budget is held; burthen exec --ram-budget SIZE -- sets it");
+                       "BURTHEN_PLAN is not set: nothing is held; burthen exec --ram-budget SIZE -- sets it");
     BT_TRY(bt_program_check(err));
     BT_TRY(check_process(err));
     /* As in our own engine (engine/engine.c): what was freed goes back to the system, from one heap for all threads. */

@@ -24,7 +24,9 @@ N_PROMPTS = 200 if FULL else 8
 N_TOKENS = 8
 N_SLOTS, CTX_OF_SLOT = 4, 512
 SHORT, LONG = 5, 220  # words; the long ones are more tokens than two micro-batches
-CHOSEN = ("-c", "-np", "-b", "-ub", "-fa", "-ctk", "-ctv")  # what a plan may set, and a text depends on
+# what a plan may set, and a text depends on
+CHOSEN = ("--ctx-size", "--parallel", "--batch-size", "--ubatch-size", "--cache-type-k", "--cache-type-v")
+CHOSEN_ALONE = ("--kv-unified", "--no-kv-unified")
 BEYOND_BYTES = 32 * MIB
 SERVER_SAYS = ("srv ", "llama_", "system_info")
 AGREE_WORDS, AGREE_OF_FOUR = 4, 3  # of four texts whose batches are the moment's (two plain servers differ as much)
@@ -140,9 +142,9 @@ def try_dry_run():
     argv = result.stdout.decode().splitlines()
     checks.check(result.returncode == 0 and argv[0] == typed[0] and is_within(typed, argv), f"{result.returncode}: {argv}")
     pairs = list(zip(argv, argv[1:]))
-    for added in (("-dev", "Burthen0"), ("--fit", "off"), ("--load-mode", "none"), ("--cache-ram", "0"), ("-ctxcp", "0")):
+    for added in (("--device", "Burthen0"), ("--fit", "off"), ("--load-mode", "none"), ("--cache-ram", "0"),
+                  ("--ctx-checkpoints", "0"), ("--override-tensor", ".*=Burthen")):
         checks.check(added in pairs, f"{' '.join(added)} is not added: {argv}")
-    checks.check(any(option == "-ot" and "=Burthen" in value for option, value in pairs), f"-ot is not added: {argv}")
 
     status, decision, text = drop_in.decide(*words, budget=budget)
     if checks.check(status == 0 and decision, f"--json: {status}: {text[-600:]}"):
@@ -166,7 +168,8 @@ def try_defaults(model):
         return
     pairs = list(zip(decision["argv"], decision["argv"][1:]))
     chosen = [word for pair in pairs if pair[0] in CHOSEN for word in pair]
-    checks.check({"-c", "-np"} <= set(chosen), f"without -c and -np none are added: {decision['argv']}")
+    chosen += [word for word in decision["argv"] if word in CHOSEN_ALONE]
+    checks.check({"--ctx-size", "--parallel"} <= set(chosen), f"without -c and -np none are added: {decision['argv']}")
     texts = []
     for server in (drop_in.plain(*typed, *chosen), drop_in.held(*typed, budget=budget)):
         with server:

@@ -65,8 +65,8 @@ def rungs(*args, program=llama_server.PROGRAM):
 
 def printed_minimum(text):
     """The minimum that a refusal names, as it would be typed after --ram-budget; None where it names none."""
-    found = re.search(r"minimum\D*?([\d.]+) ([KMG])iB", text, re.IGNORECASE)
-    return found and found[1] + found[2]
+    found = re.search(r"^\s+--ram-budget (\S+) +needs", text, re.MULTILINE)
+    return found and found[1]
 
 
 @functools.lru_cache(maxsize=None)
