@@ -16,7 +16,7 @@ What is measured, and what it means:
                      this and vm_hwm_bytes may differ by some hundred KiB either way.
   cgroup_peak_bytes  the group's own peak: memory, page cache and kernel memory, children included. None where the
                      kernel keeps no peak (v2 before 5.19).
-  oom_kills          processes of the group that the kernel killed for memory.
+  oom_kills          processes of the group, or of one made in it, that the kernel killed for memory.
   limit_hits         times the group was at its limit and the kernel had to take pages back first. 0 means that the
                      limit changed nothing: the run would have had the same peak without one.
   swap_peak_bytes    largest swap use of the group at any look.
@@ -137,15 +137,25 @@ def _upwards(mount, group):
         yield mount
 
 
+def _nested(folder):
+    """A group and those that its processes made in it (exec makes one), the deepest first."""
+    try:
+        inner = [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        inner = []  # gone
+    return [found for path in inner for found in _nested(path)] + [folder]
+
+
 def _sweep(parent):
     """Remove the empty groups of callers that were killed before they could."""
     for folder in parent.glob(NAME + "*"):
         owner = folder.name[len(NAME) :].split("-")[0]
         if not pathlib.Path(f"/proc/{owner}").exists():
-            try:
-                folder.rmdir()
-            except OSError:
-                pass  # not empty, or gone
+            for group in _nested(folder):
+                try:
+                    group.rmdir()
+                except OSError:
+                    pass  # not empty, or gone
 
 
 class Box:
@@ -220,25 +230,31 @@ class Box:
 
     def _remove(self):
         for _ in range(REMOVE_TRIES):
-            for pid in (_read(self.folder / "cgroup.procs") or "").split():
-                try:
-                    os.kill(int(pid), signal.SIGKILL)
-                except OSError:
-                    pass
+            if all([self._remove_one(group) for group in _nested(self.folder)]):
+                return
+            time.sleep(REMOVE_WAIT_S)
+        print(f"cgroup_box: {self.folder} could not be removed", file=sys.stderr)
+
+    def _remove_one(self, group):
+        """Stop what runs in a group, and remove it; whether it is gone."""
+        for pid in (_read(group / "cgroup.procs") or "").split():
             try:
-                if self.version == 1:
-                    # Give the group's page cache back, or it stays charged to the parent.
-                    (self.folder / "memory.force_empty").write_text("0")
+                os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 pass
-            try:
-                self.folder.rmdir()
-                return
-            except FileNotFoundError:
-                return
-            except OSError:
-                time.sleep(REMOVE_WAIT_S)
-        print(f"cgroup_box: {self.folder} could not be removed", file=sys.stderr)
+        try:
+            if self.version == 1:
+                # Give the group's page cache back, or it stays charged to the parent.
+                (group / "memory.force_empty").write_text("0")
+        except OSError:
+            pass
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        return True
 
     def join(self):
         """Move the calling process into the group."""
@@ -254,12 +270,13 @@ class Box:
         return int(_read(self.folder / name) or 0)
 
     def oom_kills(self):
-        name = "memory.oom_control" if self.version == 1 else "memory.events"
-        return _field(_read(self.folder / name), "oom_kill")
+        if self.version == 1:  # each group of the hierarchy counts for itself
+            return sum(_field(_read(group / "memory.oom_control"), "oom_kill") for group in _nested(self.folder))
+        return _field(_read(self.folder / "memory.events"), "oom_kill")
 
     def limit_hits(self):
         if self.version == 1:
-            return int(_read(self.folder / "memory.failcnt") or 0)
+            return sum(int(_read(group / "memory.failcnt") or 0) for group in _nested(self.folder))
         return _field(_read(self.folder / "memory.events"), "max")
 
     def swap_bytes(self):
