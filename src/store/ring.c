@@ -22,8 +22,9 @@
  * Re-anchoring sets head behind the unit's next occurrence in the order; a unit that is not in the order leaves head
  * where it is. Dropping a guess cancels its read unless that is complete; a complete one stays where it is until its
  * place is needed. A failed read removes its image and drops the guesses; nothing is read again before it is asked for.
- * Units that are acquired together may find the memory cut up by each other; then all is dropped and they are laid out
- * from the start, so that they fit whenever their sum does.
+ * One that had begun before its unit was asked for is begun once more then: what went wrong may be over, since a guess
+ * may be old. Units that are acquired together may find the memory cut up by each other; then all is dropped and they
+ * are laid out from the start, so that they fit whenever their sum does.
  *
  * Bounds: IMAGE_MAX images, as many guesses, orders of at most 2^20 positions. Every step costs at most the square of
  * IMAGE_MAX, and re-anchoring the length of the order. */
@@ -448,6 +449,28 @@ static bt_status wait_all(bt_ring *ring, const uint32_t *taken, uint32_t n, bt_e
     return status;
 }
 
+/* *ret_ahead: a read that was waited for had begun before it was asked for. */
+static bt_status acquire(bt_ring *ring, const uint32_t *units, uint32_t n, uint32_t *taken, bool *ret_ahead,
+                         bt_error *err) {
+    uint32_t head = ring->head;
+    *ret_ahead = false;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t at = find_image(ring, units[k]);
+        *ret_ahead = *ret_ahead || (at != NONE && ring->images[at].state == IMAGE_READING);
+    }
+    ring->resting = false;
+    bt_status status = take_all(ring, units, n, taken, err);
+    if (status == BT_E_LIMIT && n > 1) status = take_anew(ring, units, n, taken, err);
+    if (status != BT_OK) {
+        *ret_ahead = false;
+        return status;
+    }
+    guess(ring); /* behind the units' own reads, if they have any: requests go out in order */
+    status = wait_all(ring, taken, n, err);
+    if (status != BT_OK) rest(ring, taken, n, head);
+    return status;
+}
+
 bt_status bt_ring_acquire(bt_ring *ring, const uint32_t *units, uint32_t n, void **ret_images, bt_error *err) {
     uint32_t taken[BT_RING_ACQUIRE_MAX];
     if (n > BT_RING_ACQUIRE_MAX) {
@@ -459,16 +482,14 @@ bt_status bt_ring_acquire(bt_ring *ring, const uint32_t *units, uint32_t n, void
             return bt_fail(err, BT_E_ARG, "ring_unit", BT_MEASURE_ITEMS, units[k], ring->n_units, "there is no unit %u",
                            units[k]);
     }
-    uint32_t head = ring->head;
     ring->stats.acquired += n;
-    ring->resting = false;
-    bt_status status = take_all(ring, units, n, taken, err);
-    if (status == BT_E_LIMIT && n > 1) status = take_anew(ring, units, n, taken, err);
-    BT_TRY(status);
-    guess(ring); /* behind the units' own reads, if they have any: requests go out in order */
-    status = wait_all(ring, taken, n, err);
-    if (status != BT_OK) {
-        rest(ring, taken, n, head);
+    bool ahead = false;
+    bt_error why = {0}; /* a caller takes an error that is set for one that is left */
+    bt_status status = acquire(ring, units, n, taken, &ahead, &why);
+    if (status != BT_OK && ahead)
+        BT_TRY(acquire(ring, units, n, taken, &ahead, err));
+    else if (status != BT_OK) {
+        if (err) *err = why;
         return status;
     }
     for (uint32_t k = 0; k < n; k++) {
