@@ -236,13 +236,17 @@ bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_as
 
 void bt_exec_budget_enter(bt_exec_budget *budget, bt_text *note) {
     bt_error err = {0};
-    uint64_t limit_bytes = bt_sat_add_u64(budget->plan.budget_bytes, LEAF_MARGIN_BYTES);
-    if (budget->plan.budget_bytes == UINT64_MAX) return;
+    const bt_plan *plan = &budget->plan;
+    /* A limit counts the page cache too. Where the system has room to spare and weights may stand there, it must not
+     * take that away: the model's pages go first when memory is short. */
+    uint64_t cached_bytes = plan->page_cache ? budget->placed.facts->file_bytes : 0;
+    uint64_t limit_bytes = bt_sat_add_u64(bt_sat_add_u64(plan->budget_bytes, LEAF_MARGIN_BYTES), cached_bytes);
+    if (plan->budget_bytes == UINT64_MAX) return;
     (void)bt_leaf_sweep("");
     budget->held = bt_leaf_make("", limit_bytes, &budget->leaf, &err) == BT_OK;
     if (budget->held)
-        bt_text_addf(note, "the kernel holds it to %s as a whole, in %s", BT_SIZE(budget->leaf.limit_bytes),
-                     budget->leaf.folder);
+        bt_text_addf(note, "the kernel holds it to %s as a whole%s, in %s", BT_SIZE(budget->leaf.limit_bytes),
+                     cached_bytes > 0 ? ", with the model's pages in the page cache" : "", budget->leaf.folder);
     else
         bt_text_addf(note, "the device's lines are held, the program as a whole is not: %s", err.text);
 }

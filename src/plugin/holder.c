@@ -18,9 +18,7 @@
 #include "base/text.h"
 #include "device/measured.h"
 #include "memory/account.h"
-#include "plan/plan.h"
 #include "probe/disk.h"
-#include "probe/probe.h"
 #include "report/report.h"
 #include "store/disk_speed.h"
 
@@ -102,15 +100,12 @@ static bt_status open_plan(bt_holder *holder, const char *path, bt_error *err) {
 
 /* ---- what carries it out ---- */
 
-/* The disk of the model's file as it is read best, and whether the page cache may serve: of this machine now. */
-static void look_at_machine(bt_holder *holder) {
-    bt_plan *plan = &holder->plan;
-    bt_machine *machine = bt_heap_alloc(sizeof *machine); /* large for a stack */
-    bt_disk_find("", holder->facts->shards[0].path, &plan->disk);
-    (void)bt_disk_recall(&plan->disk);
-    if (machine && bt_machine_probe("", machine, NULL) == BT_OK)
-        plan->page_cache = bt_plan_has_page_cache(plan, machine);
-    bt_heap_free(machine);
+/* As the disk of the model's file is read best, on this machine. Whether the page cache may serve, the plan says: seen
+ * from here it may be a cgroup's that was made for this very process. */
+static void look_at_disk(bt_holder *holder) {
+    bt_disk *disk = &holder->plan.disk;
+    bt_disk_find("", holder->facts->shards[0].path, disk);
+    (void)bt_disk_recall(disk);
 }
 
 static bt_status open_account(bt_holder *holder, bt_error *err) {
@@ -149,7 +144,7 @@ static bt_status open_device(bt_holder *holder, const bt_holder_calls *calls, bt
 
 static bt_status open_parts(bt_holder *holder, const char *plan_path, const bt_holder_calls *calls, bt_error *err) {
     BT_TRY(open_plan(holder, plan_path, err));
-    look_at_machine(holder);
+    look_at_disk(holder);
     BT_TRY(open_account(holder, err));
     BT_TRY(bt_store_open(holder->facts, holder->plan.wishes.io, &holder->store, err));
     holder->store_open = true;

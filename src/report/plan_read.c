@@ -282,6 +282,7 @@ static void read_outlook(bt_json_in *in, const json_t *root, bt_plan *plan) {
     const json_t *stream = section(in, root, "stream");
     (void)bt_json_limit(in, stream, "bytes_per_token", &plan->read_bytes_per_pass);
     (void)bt_json_known(in, stream, "bandwidth_bytes_per_s", &plan->disk_bytes_per_s);
+    (void)bt_json_bool(in, stream, "page_cache", &plan->page_cache);
     read_rate(in, section(in, root, "forecast"), &plan->forecast);
     bt_json_at(in, "%s", "");
     const json_t *ladder = bt_json_array(in, root, "ladder", BT_RUNG_COUNT);

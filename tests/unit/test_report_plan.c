@@ -167,6 +167,7 @@ static void same_plan(const bt_plan *a, const bt_plan *b) {
         SAME(ledger.bytes[i]);
         SAME(ledger.source[i]);
     }
+    SAME(page_cache);
     SAME(planned_bytes);
     SAME(budget_bytes);
     SAME(budget_state);
