@@ -55,6 +55,7 @@ static void buffer_free(ggml_backend_buffer_t ggml) {
     list_remove(device, buffer);
     pthread_mutex_lock(&device->graph_lock);
     bt_elastic_forget(device, buffer);
+    if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) bt_guest_unloaded(device);
     pthread_mutex_unlock(&device->graph_lock);
     bt_pool_give(device->pool, buffer->memory);
     bt_heap_free(buffer);

@@ -10,6 +10,8 @@
  *                                                  pinned it is kept, the rest is dropped: it will be read when needed
  *   asks for the next buffer: caches, output       all weights have come: the device is started
  *   graphs                                         what fails is said at once, and fails this graph alone
+ *   frees the buffer of weights                    what is pinned stays: the model may be loaded again (a server that
+ *                                                  slept, llama-bench)
  *
  * Which tensor a weight is, its name alone does not say: a draft model repeats names, shapes and types. So the first
  * bytes of each piece are compared with the file's, of small tensors all of them. What differs at its start is another
@@ -30,8 +32,10 @@
 
 struct bt_guest {
     bt_device *device;
-    bool started;
+    bool started;           /* once, and for good */
+    bool loaded;            /* all weights have come, and are there */
     uint64_t *filled_bytes; /* [n_units] of what its tensors have, kept in its image */
+    bt_mapping *slack;      /* what loading took of the plan and nothing takes later: lent to streamed units */
     pthread_mutex_t lock;   /* starting */
 };
 
@@ -48,9 +52,20 @@ bt_status bt_guest_open(bt_device *device, bt_error *err) {
                    "no memory for the pins of %u units", device->facts->n_units);
 }
 
+static void end_slack(bt_device *device) {
+    bt_guest *guest = device->guest;
+    if (guest->slack && !bt_account_lend_end(device->account, guest->slack)) {
+        bt_elastic_release_all(device);
+        (void)bt_account_lend_end(device->account, guest->slack); /* nothing is lent now */
+    }
+    bt_account_unmap(device->account, guest->slack);
+    guest->slack = NULL;
+}
+
 void bt_guest_close(bt_device *device) {
     bt_guest *guest = device->guest;
     if (!guest) return;
+    end_slack(device); /* nobody borrows any more */
     bt_heap_free(guest->filled_bytes);
     (void)pthread_mutex_destroy(&guest->lock);
     bt_heap_free(guest);
@@ -133,11 +148,24 @@ bool bt_guest_has_unit(const bt_device *device, uint32_t unit) {
 
 /* ---- starting ---- */
 
+/* The loader's buffers are gone. What their line has left lends like a cache that nobody uses. */
+static bt_status lend_staging(bt_device *device, bt_error *err) {
+    bt_line line = bt_device_line(device, BT_LINE_STAGING);
+    uint64_t bytes = bt_account_left_bytes(device->account, line) / BT_PAGE_BYTES * BT_PAGE_BYTES;
+    if (!device->elastic || bytes == 0 || device->params.budget_bytes == UINT64_MAX) return BT_OK;
+    BT_TRY(bt_account_map(device->account, line, bytes, &device->guest->slack, err));
+    BT_TRY(bt_account_commit(device->account, device->guest->slack, bytes, err));
+    bt_account_lend(device->account, device->guest->slack);
+    return BT_OK;
+}
+
 static bt_status start(bt_device *device, bt_error *err) {
     if (bt_device_take_error(device, err)) return err->status; /* a weight that did not come as it should */
-    BT_TRY(bt_device_start(device, NULL, NULL, err));
-    device->phase = BT_PHASE_COMPUTE; /* from now on: what a context asks for is known by its use (buffers.c) */
+    if (!device->guest->started) BT_TRY(bt_device_start(device, NULL, NULL, err));
     device->guest->started = true;
+    BT_TRY(lend_staging(device, err));
+    device->phase = BT_PHASE_COMPUTE; /* from now on: what a context asks for is known by its use (buffers.c) */
+    device->guest->loaded = true;
     return BT_OK;
 }
 
@@ -147,12 +175,27 @@ bt_status bt_guest_before_buffer(bt_device *device, bool host, bt_error *err) {
     const char *name = "";
     bt_status status = BT_OK;
     pthread_mutex_lock(&guest->lock);
-    bool waits = !guest->started && bt_weights_any(device->weights);
+    bool waits = !guest->loaded && bt_weights_any(device->weights);
     /* The loader stages what goes elsewhere through host buffers of ours, too. */
     bool is_loading = waits && host && bt_weights_missing(device->weights, &name) > 0;
     if (waits && !is_loading) status = start(device, err);
     pthread_mutex_unlock(&guest->lock);
     return status;
+}
+
+void bt_guest_unloaded(bt_device *device) {
+    bool is_left = false;
+    if (!device->guest) return;
+    pthread_mutex_lock(&device->buffer_lock);
+    for (const bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next)
+        is_left = is_left || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    pthread_mutex_unlock(&device->buffer_lock);
+    if (is_left) return;
+    bt_weights_forget(device->weights);
+    device->generation++; /* schedules name tensors that are gone */
+    end_slack(device);
+    device->guest->loaded = false;
+    device->phase = BT_PHASE_LOAD;
 }
 
 void bt_guest_hear(bt_device *device) {

@@ -104,6 +104,8 @@ uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
 
 /* A unit's images in memory that it was given for good; NULL: it streams. */
 bt_mapping *bt_weights_unit_mapping(const bt_weights *weights, uint32_t unit);
+/* libllama has freed its tensors: others may stand at their addresses. */
+void bt_weights_forget(bt_weights *weights);
 /* Whether any tensor of the file was handed over yet. */
 bool bt_weights_any(const bt_weights *weights);
 
@@ -124,6 +126,8 @@ bt_status bt_guest_fill(bt_device *device, uint32_t weight, const void *data, ui
                         bt_error *err);
 /* All bytes of a unit were kept. */
 bool bt_guest_has_unit(const bt_device *device, uint32_t unit);
+/* After a buffer of weights was freed: when none is left, the model is gone, and may be loaded again. */
+void bt_guest_unloaded(bt_device *device);
 /* A failure is said, and is over: the next graph begins anew. */
 void bt_guest_hear(bt_device *device);
 

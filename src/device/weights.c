@@ -135,6 +135,12 @@ static bool remember(bt_weights *weights, const struct ggml_tensor *tensor, uint
     return true;
 }
 
+void bt_weights_forget(bt_weights *weights) {
+    memset(weights->by_pointer, 0, weights->n_pointer_slots * sizeof *weights->by_pointer);
+    memset(weights->seen, 0, weights->facts->n_tensors * sizeof *weights->seen);
+    weights->n_pointers = 0;
+}
+
 /* ---- layout ---- */
 
 static uint64_t lay_out_small(bt_weights *weights) {
