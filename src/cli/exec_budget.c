@@ -70,6 +70,9 @@ static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in
     wishes.adapter_bytes = bt_sat_add_u64(ask->adapter_bytes, drop_in->drafter_bytes);
     options.wishes = wishes;
     options.draft_file = NULL;
+    options.mmproj_file = ask->effective->mmproj.text;
+    options.n_image_tokens =
+        ask->effective->image_max_tokens.value > 0 ? (uint32_t)ask->effective->image_max_tokens.value : 0;
     options.plan_file = NULL;
     return options;
 }

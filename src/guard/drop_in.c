@@ -332,6 +332,13 @@ static bt_status put_types(const writer *w) {
     return BT_OK;
 }
 
+/* A projector is no part of the model: the CPU backend holds it, in memory that the plan has a line for. */
+static bt_status put_projector(const writer *w) {
+    const bt_effective *e = w->e;
+    if (!e->mmproj.text || e->mmproj_offload.value == 0) return BT_OK;
+    return bt_rewrite_append(w->rewrite, BT_FLAG_MMPROJ_OFFLOAD, "--no-mmproj-offload", NULL, w->err);
+}
+
 /* What grows beside the plan is asked for, or there is none of it. */
 static bt_status put_caches(const writer *w) {
     if (has(w, BT_FLAG_CACHE_RAM) && !is_written(&w->e->cache_ram))
@@ -361,6 +368,7 @@ bt_status bt_drop_in_apply(const bt_effective *effective, const bt_plan *plan, b
     BT_TRY(put_slots(&w));
     BT_TRY(put_batches(&w));
     BT_TRY(put_types(&w));
+    BT_TRY(put_projector(&w));
     BT_TRY(put_caches(&w));
     return put_alias(&w);
 }

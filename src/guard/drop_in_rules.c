@@ -66,11 +66,6 @@ static bool is_negative(const bt_setting *s, const bt_facts *facts) {
     return s->value < 0;
 }
 
-static bool is_from_zero(const bt_setting *s, const bt_facts *facts) {
-    (void)facts;
-    return s->value >= 0;
-}
-
 static bool is_below_one(const bt_setting *s, const bt_facts *facts) {
     (void)facts;
     return s->value < 1;
@@ -109,9 +104,10 @@ typedef struct rule {
 #define NO_DRAFT                                                                                                       \
     "brings a second model, which this version does not hold under a RAM budget: leave it out, or use "                \
     "--spec-type ngram-mod, which needs none"
-#define NO_PICTURES "brings a projector, which this version does not hold under a RAM budget: leave it out"
-#define NO_LOOKUP   "is read into memory that nobody has priced: leave it out"
-#define NO_SIZE     "is no number that memory can be planned for: give one above 0"
+#define FETCHED_PROJECTOR                                                                                              \
+    "names a projector that is fetched first, and a plan needs its file: fetch it, and give the file with --mmproj"
+#define NO_LOOKUP "is read into memory that nobody has priced: leave it out"
+#define NO_SIZE   "is no number that memory can be planned for: give one above 0"
 
 static const rule rules[] = {
     {"--hf-repo", OF(hf_repo), is_given, FETCHED},
@@ -140,11 +136,9 @@ static const rule rules[] = {
     {"--hf-repo-draft", OF(draft_hf_repo), is_given, NO_DRAFT},
     {"--lookup-cache-static", OF(lookup_static), is_given, NO_LOOKUP},
     {"--lookup-cache-dynamic", OF(lookup_dynamic), is_given, NO_LOOKUP},
-    {"--mmproj", OF(mmproj), is_given, NO_PICTURES},
-    {"--mmproj-url", OF(mmproj_url), is_given, NO_PICTURES},
-    {"--sleep-idle-seconds", OF(sleep_idle_s), is_from_zero,
-     "unloads and loads the model while it runs, which this "
-     "version does not hold under a RAM budget: leave it out"},
+    {"--mmproj-device", OF(mmproj_device), is_given,
+     "puts the projector on a device, where no line of the plan is: leave it out"},
+    {"--mmproj-url", OF(mmproj_url), is_given, FETCHED_PROJECTOR},
     {"--cache-ram", OF(cache_ram), is_negative, "sets no limit: give a size in MiB, or 0"},
     {"--ctx-size", OF(ctx), is_negative, NO_SIZE},
     {"--batch-size", OF(batch), is_below_one, NO_SIZE},

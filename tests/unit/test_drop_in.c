@@ -173,7 +173,6 @@ static void past_the_budget(void **state) {
     refused(state, "--check-tensors", "--check-tensors reads every weight");
     refused(state, "--override-kv a=int:1", "--override-kv a=int:1 may change");
     refused(state, "-bs", "--backend-sampling keeps more");
-    refused(state, "--sleep-idle-seconds 60", "--sleep-idle-seconds 60");
     refused(state, "-cram -1", "--cache-ram -1 sets no limit");
     refused(state, "-fa off -ctv q8_0", "--cache-type-v q8_0 needs flash attention");
     refused(state, "-c -5", "--ctx-size -5 is no number");
@@ -184,7 +183,7 @@ static void past_the_budget(void **state) {
 static void second_models(void **state) {
     refused(state, "-md y.gguf", "--model-draft y.gguf brings a second model");
     refused(state, "-hfd a/b", "--hf-repo-draft a/b");
-    refused(state, "--mmproj p.gguf", "--mmproj p.gguf brings a projector");
+    refused(state, "--mmproj p.gguf -mmdev CUDA0", "--mmproj-device CUDA0 puts the projector on a device");
     refused(state, "-mmu http://x", "--mmproj-url http://x");
     refused(state, "--spec-type draft-mtp", "--spec-type draft-mtp drafts with weights");
     refused(state, "--spec-type ngram-mod,draft-eagle3", "--spec-type draft-eagle3");
