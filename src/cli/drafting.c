@@ -20,6 +20,7 @@
 #include <string.h>
 
 const char *bt_drafting_obstacle(const bt_wishes *wishes, const bt_facts *facts) {
+    if (wishes->guest) return NULL; /* it checks its guesses itself, in its own way */
     if (wishes->n_parallel > 1) return "guesses are for one sequence (-np 1)";
     if (wishes->flash_attn == BT_OFF) return "guesses need flash attention (-fa)";
     if (wishes->n_ubatch > 0 && wishes->n_ubatch <= BT_DRAFT_MAX)

@@ -66,10 +66,10 @@ static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in
     wishes.budget_bytes = ask->options->wishes.budget_bytes;
     wishes.guest = true;
     wishes.no_devices = true;
-    wishes.speculate = BT_SPECULATE_OFF;
+    wishes.speculate = ask->effective->draft_model.text ? BT_SPECULATE_DRAFT : BT_SPECULATE_OFF;
     wishes.adapter_bytes = bt_sat_add_u64(ask->adapter_bytes, drop_in->drafter_bytes);
     options.wishes = wishes;
-    options.draft_file = NULL;
+    options.draft_file = ask->effective->draft_model.text;
     options.mmproj_file = ask->effective->mmproj.text;
     options.n_image_tokens =
         ask->effective->image_max_tokens.value > 0 ? (uint32_t)ask->effective->image_max_tokens.value : 0;

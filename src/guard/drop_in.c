@@ -186,7 +186,7 @@ static uint32_t drafted(const bt_effective *e) {
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof most / sizeof *most; i++)
         if (drafts_with(e, most[i].drafter)) n = (uint32_t)bt_max_u64(n, count(most[i].n));
-    return n;
+    return e->draft_model.text ? (uint32_t)bt_max_u64(n, count(e->draft_n_max.value)) : n;
 }
 
 static uint64_t drafter_bytes(const bt_effective *e) {
@@ -339,6 +339,15 @@ static bt_status put_projector(const writer *w) {
     return bt_rewrite_append(w->rewrite, BT_FLAG_MMPROJ_OFFLOAD, "--no-mmproj-offload", NULL, w->err);
 }
 
+/* Nor is a draft model, which has lines of its own; in its file's layout, so that no second copy is made. */
+static bt_status put_draft(const writer *w) {
+    const bt_effective *e = w->e;
+    if (!e->draft_model.text) return BT_OK;
+    BT_TRY(bt_rewrite_append(w->rewrite, BT_FLAG_DRAFT_DEVICE, NULL, "none", w->err));
+    if (e->repack.value == 0) return BT_OK;
+    return bt_rewrite_append(w->rewrite, BT_FLAG_REPACK, "--no-repack", NULL, w->err);
+}
+
 /* What grows beside the plan is asked for, or there is none of it. */
 static bt_status put_caches(const writer *w) {
     if (has(w, BT_FLAG_CACHE_RAM) && !is_written(&w->e->cache_ram))
@@ -368,6 +377,7 @@ bt_status bt_drop_in_apply(const bt_effective *effective, const bt_plan *plan, b
     BT_TRY(put_slots(&w));
     BT_TRY(put_batches(&w));
     BT_TRY(put_types(&w));
+    BT_TRY(put_draft(&w));
     BT_TRY(put_projector(&w));
     BT_TRY(put_caches(&w));
     return put_alias(&w);

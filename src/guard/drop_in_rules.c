@@ -101,11 +101,11 @@ typedef struct rule {
 #define OF(member) offsetof(bt_effective, member)
 #define FETCHED    "names a model that is fetched first, and a plan needs its file: fetch it, and give the file with -m"
 #define ONE_DEVICE "is for several devices, and under a RAM budget " BT_DROP_IN_DEVICE " alone is used: leave it out"
-#define NO_DRAFT                                                                                                       \
-    "brings a second model, which this version does not hold under a RAM budget: leave it out, or use "                \
-    "--spec-type ngram-mod, which needs none"
 #define FETCHED_PROJECTOR                                                                                              \
     "names a projector that is fetched first, and a plan needs its file: fetch it, and give the file with --mmproj"
+#define FETCHED_DRAFT                                                                                                  \
+    "names a draft model that is fetched first, and a plan needs its file: fetch it, and give the file with "          \
+    "--model-draft"
 #define NO_LOOKUP "is read into memory that nobody has priced: leave it out"
 #define NO_SIZE   "is no number that memory can be planned for: give one above 0"
 
@@ -132,8 +132,9 @@ static const rule rules[] = {
     {"--backend-sampling", OF(backend_sampling), is_on,
      "keeps more for each row of logits than is priced: leave it "
      "out"},
-    {"--model-draft", OF(draft_model), is_given, NO_DRAFT},
-    {"--hf-repo-draft", OF(draft_hf_repo), is_given, NO_DRAFT},
+    {"--hf-repo-draft", OF(draft_hf_repo), is_given, FETCHED_DRAFT},
+    {"--spec-draft-device", OF(draft_device), is_given,
+     "puts the draft model on a device, where no line of the plan is: leave it out"},
     {"--lookup-cache-static", OF(lookup_static), is_given, NO_LOOKUP},
     {"--lookup-cache-dynamic", OF(lookup_dynamic), is_given, NO_LOOKUP},
     {"--mmproj-device", OF(mmproj_device), is_given,
@@ -225,7 +226,8 @@ static bt_status check_tensor_rules(const bt_rules *tensor_rules, bt_error *err)
     return BT_OK;
 }
 
-/* Those that look n-grams up need no model; the others do, or blocks of this one that are not loaded else. */
+/* Those that look n-grams up need no model; a plain draft model has lines in the plan; the others need models of other
+ * kinds, or blocks of this one that are not loaded else. */
 static bt_status check_drafters(const bt_effective *e, bt_error *err) {
     static const struct {
         bt_drafter drafter;
@@ -236,7 +238,7 @@ static bt_status check_drafters(const bt_effective *e, bt_error *err) {
                   {BT_DRAFTER_DFLASH, "draft-dflash"},
                   {BT_DRAFTER_DSPARK, "draft-dspark"}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (e->drafters & 1u << models[i].drafter)
+        if ((e->drafters & 1u << models[i].drafter) && !(i == 0 && e->draft_model.text))
             return refuse(err, "--spec-type", models[i].word, &e->spec_type.by,
                           "drafts with weights that this version does not hold under a RAM budget: leave it out, or "
                           "use ngram-mod");

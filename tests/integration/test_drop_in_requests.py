@@ -7,12 +7,15 @@ A case is a server's arguments and the questions that it is asked: a function of
 questions are put to both servers; those whose answer would show nothing (a draft without tokens, an adapter without an
 effect) check that by themselves."""
 
+import base64
 import json
 import pathlib
 import random
 import struct
 import subprocess
 import tempfile
+import time
+import zlib
 
 import drop_in
 import harness
@@ -27,6 +30,9 @@ ALONE = (*COMMON, "-c", 512, "-np", 1)
 ANSWER = 'root ::= "The answer is " ("yes" | "no") ": " [a-z ]+ "."'
 LORA_RANK, LORA_SEED, LORA_DEVIATION = 8, 7, 0.05
 N_KV_HEADS = 3  # SmolLM2-135M
+N_EMBD = 576
+PICTURES = ((64, 64, 3), (336, 336, 5), (500, 300, 7))  # width, height, seed
+IDLE_S = 1
 MARGIN_TOKENS = 60  # that a shifted context lets go and takes again
 
 
@@ -48,6 +54,39 @@ def ask_kinds(server):
     said = server.ask("/v1/chat/completions", chat)["choices"][0]["message"]["content"]
     drawn = server.complete("Once upon a time", 12, temperature=0.8, seed=42)["content"]
     return {"streamed": streamed, "grammar": ruled, "probabilities": likely, "array": group, "chat": said, "drawn": drawn}
+
+
+def picture(width, height, seed):
+    """A PNG of stripes, as a data URL."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * seed + y * 7 + c * 50) % 256 for x in range(width) for c in range(3))
+                    for y in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def ask_pictures(server):
+    """A projector of random weights sees nothing, but its tokens move the text."""
+    found = []
+    for shape in PICTURES:
+        content = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": picture(*shape)}}]
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": 12, "temperature": 0}
+        answer = server.ask("/v1/chat/completions", body)
+        found.append([answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens"]])
+    checks.check(found[1][1] > found[0][1], f"a larger picture is not more tokens: {found}")
+    return {"pictures": found}
+
+
+def ask_after_sleep(server):
+    """The model is unloaded when nobody asks, and loaded again."""
+    texts = []
+    for _ in range(3):
+        texts.append(server.complete(drop_in.prompt(2, 60), 8)["content"])
+        time.sleep(IDLE_S + 1.5)
+    checks.check("sleep" in server.log(), "it did not sleep")
+    return {"texts": texts}
 
 
 def ask_cached(server):
@@ -192,6 +231,12 @@ def try_requests(folder):
     try_case("shift", ask_beyond, *smollm2, *COMMON, "-c", 256, "-np", 1, "--context-shift")
     try_case("n-grams", ask_guessed, *smollm2, *ALONE, "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", 4)
     try_case("draft", ask_guessed, *smollm2, *ALONE, "-md", harness.SMOLLM2, "--spec-type", "draft-simple")
+    try_case("two drafts", ask_guessed, *smollm2, *COMMON, "-c", 1024, "-np", 2, "-md", harness.SMOLLM2, "--spec-type",
+             "draft-simple")
+    projector = folder / "mmproj.gguf"
+    mkgguf.write_projector(projector, image=336, embd=192, ff=384, blocks=4, heads=4, out=N_EMBD)
+    try_case("pictures", ask_pictures, *smollm2, *COMMON, "-c", 1024, "-np", 1, "--mmproj", projector)
+    try_case("sleeps", ask_after_sleep, *smollm2, *ALONE, "--sleep-idle-seconds", IDLE_S)
     try_case("-kvu", ask_text, *smollm2, *COMMON, "-c", 1024, "-np", 3, "-kvu")
     try_case("-fa off", ask_text, *smollm2, *ALONE, "-fa", "off")
     try_case("-ctk q8_0", ask_text, *smollm2, *ALONE, "-ctk", "q8_0", "-ctv", "q8_0")

@@ -181,7 +181,9 @@ static void past_the_budget(void **state) {
 }
 
 static void second_models(void **state) {
-    refused(state, "-md y.gguf", "--model-draft y.gguf brings a second model");
+    refused(state, "-md y.gguf -devd CUDA0", "--spec-draft-device CUDA0 puts the draft model on a device");
+    refused(state, "--spec-type draft-simple", "--spec-type draft-simple drafts with weights");
+    refused(state, "-md y.gguf --spec-type draft-eagle3", "--spec-type draft-eagle3 drafts with weights");
     refused(state, "-hfd a/b", "--hf-repo-draft a/b");
     refused(state, "--mmproj p.gguf -mmdev CUDA0", "--mmproj-device CUDA0 puts the projector on a device");
     refused(state, "-mmu http://x", "--mmproj-url http://x");
@@ -274,6 +276,14 @@ static void server_lines(void **state) {
     /* a name that would be two */
     TAKES("llama-server -m a,b.gguf -c 512 -np 1 -kvu", "llama-server", "-m", "a,b.gguf", "-c", "512", "-np", "1",
           "-kvu", DEVICE, FILES, BESIDE);
+    /* what stands beside the model stays with the CPU, where it has lines of its own */
+    TAKES("llama-server -m x.gguf -c 512 -np 1 -kvu -md y.gguf --spec-type draft-simple --mmproj p.gguf",
+          "llama-server", "-m", "x.gguf", "-c", "512", "-np", "1", "-kvu", "-md", "y.gguf", "--spec-type",
+          "draft-simple", "--mmproj", "p.gguf", DEVICE, FILES, "--device-draft", "none", "--no-repack",
+          "--no-mmproj-offload", BESIDE, "--alias", "x");
+    TAKES("llama-server -m x.gguf -c 512 -np 1 -kvu -md y.gguf -nr --mmproj p.gguf --no-mmproj-offload", "llama-server",
+          "-m", "x.gguf", "-c", "512", "-np", "1", "-kvu", "-md", "y.gguf", "-nr", "--mmproj", "p.gguf",
+          "--no-mmproj-offload", DEVICE, FILES, "--device-draft", "none", BESIDE, "--alias", "x");
     TAKES("llama-server -m x.gguf -c 512 -np 1 -kvu --embedding", "llama-server", "-m", "x.gguf", "-c", "512", "-np",
           "1", "-kvu", "--embedding", DEVICE, FILES, BESIDE, "--alias", "x");
 }
