@@ -343,7 +343,7 @@ static bt_status put_projector(const writer *w) {
 static bt_status put_draft(const writer *w) {
     const bt_effective *e = w->e;
     if (!e->draft_model.text) return BT_OK;
-    BT_TRY(bt_rewrite_append(w->rewrite, BT_FLAG_DRAFT_DEVICE, NULL, "none", w->err));
+    if (!e->draft_device.text) BT_TRY(bt_rewrite_append(w->rewrite, BT_FLAG_DRAFT_DEVICE, NULL, "none", w->err));
     if (e->repack.value == 0) return BT_OK;
     return bt_rewrite_append(w->rewrite, BT_FLAG_REPACK, "--no-repack", NULL, w->err);
 }

@@ -61,6 +61,11 @@ static bool is_off(const bt_setting *s, const bt_facts *facts) {
     return s->value == 0;
 }
 
+static bool is_placed(const bt_setting *s, const bt_facts *facts) {
+    (void)facts;
+    return s->text && strcmp(s->text, "none") != 0;
+}
+
 static bool is_negative(const bt_setting *s, const bt_facts *facts) {
     (void)facts;
     return s->value < 0;
@@ -133,11 +138,11 @@ static const rule rules[] = {
      "keeps more for each row of logits than is priced: leave it "
      "out"},
     {"--hf-repo-draft", OF(draft_hf_repo), is_given, FETCHED_DRAFT},
-    {"--spec-draft-device", OF(draft_device), is_given,
+    {"--spec-draft-device", OF(draft_device), is_placed,
      "puts the draft model on a device, where no line of the plan is: leave it out"},
     {"--lookup-cache-static", OF(lookup_static), is_given, NO_LOOKUP},
     {"--lookup-cache-dynamic", OF(lookup_dynamic), is_given, NO_LOOKUP},
-    {"--mmproj-device", OF(mmproj_device), is_given,
+    {"--mmproj-device", OF(mmproj_device), is_placed,
      "puts the projector on a device, where no line of the plan is: leave it out"},
     {"--mmproj-url", OF(mmproj_url), is_given, FETCHED_PROJECTOR},
     {"--cache-ram", OF(cache_ram), is_negative, "sets no limit: give a size in MiB, or 0"},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_drop_in_lines.c: command lines as they are written for a RAM budget, given to the programs themselves: they take every
- * option, put every weight on the device, and have the context, the batches and the rows of outputs that were planned.
- * A device that only bears the name stands in for ours (support/fake_device_env.c). And llama-perplexity comes to the
- * same number a chunk at a time. */
+ * test_drop_in_lines.c: command lines as they are written for a RAM budget, given to the programs themselves: they take
+ * every option, put every weight on the device, and have the context, the batches and the rows of outputs that were
+ * planned. A device that only bears the name stands in for ours (support/fake_device_env.c). And llama-perplexity comes
+ * to the same number a chunk at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
