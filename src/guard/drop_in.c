@@ -154,7 +154,7 @@ static bt_wishes wishes_of(const bt_effective *e, const bt_facts *facts, bool em
                    .flash_attn = flash_of(e->flash.value),
                    .n_threads = threads_of(e),
                    .speculate = BT_SPECULATE_OFF,
-                   .repack = e->repack.value ? BT_AUTO : BT_OFF,
+                   .repack = e->repack.value != 0 && !e->draft_model.text ? BT_AUTO : BT_OFF, /* put_draft */
                    .kv_unified = e->kv_unified.value != 0,
                    .rope_scaling = rope_of(e->rope_scaling.value),
                    .rope_scale_micro = rope_scale_micro(e->rope_freq_scale.real),
