@@ -158,7 +158,7 @@ static void price_adapters(const bt_facts *facts, const bt_session_params *param
     for (uint32_t i = 0; i < facts->n_tensors; i++)
         if (facts->tensors[i].block >= 0 && facts->tensors[i].n_dims == 2)
             widest = bt_max_u64(widest, facts->tensors[i].ne[1]);
-    price->metadata_bytes = bt_sat_add_u64(price->metadata_bytes, 2 * BT_SCHEDULE_MAX * schedule_bytes);
+    price->metadata_bytes = bt_sat_add_u64(price->metadata_bytes, UINT64_C(2) * BT_SCHEDULE_MAX * schedule_bytes);
     price->compute_bytes =
         bt_sat_add_u64(price->compute_bytes, bt_sat_mul_u64(UINT64_C(3) * sizeof(float) * params->n_ubatch, widest));
 }

@@ -67,7 +67,7 @@ static bool tensors_agree(void) {
     if (!context) return false;
     const struct ggml_tensor *tensor = ggml_set_name(ggml_new_tensor(context, GGML_TYPE_F16, 4, ne), "layout");
     bool agree = tensor->type == GGML_TYPE_F16 && memcmp(tensor->ne, ne, sizeof ne) == 0 && tensor->nb[0] == 2 &&
-                 tensor->nb[3] == 2 * 96 * 7 * 5 && tensor->op == GGML_OP_NONE && !tensor->src[0] &&
+                 tensor->nb[3] == (size_t)2 * 96 * 7 * 5 && tensor->op == GGML_OP_NONE && !tensor->src[0] &&
                  !tensor->view_src && !tensor->data && strcmp(tensor->name, "layout") == 0 && !tensor->extra;
     ggml_free(context);
     return agree;

@@ -9,6 +9,7 @@ micro-batches; with four slots in arrays of four, which are one batch each time,
 batches, and so last digits, are the moment's: of those the texts are held to the plain server's in their first words."""
 
 import contextlib
+import json
 import os
 
 import drop_in
@@ -182,7 +183,33 @@ def try_defaults(model):
     print(f"{label(model)} chosen: {' '.join(chosen)}, VmHWM {peak / MIB:.1f} of {budget / MIB:.1f} MiB", flush=True)
 
 
+def promised():
+    """Process id -> bytes, of those that have promised memory on this host."""
+    return {entry["pid"]: entry["promised_bytes"] for entry in json.loads(harness.burthen("devices", "--json").stdout)["reservations"]}
+
+
+def try_two(model):
+    """Two servers of one file, each with a budget of its own that the other sees; what both read is the same file."""
+    args = arguments(model, 1)
+    budgets = drop_in.rungs(*args)
+    with drop_in.held(*args, budget=budgets["minimum"]) as one, drop_in.held(*args, budget=budgets["half"]) as two:
+        if not (one.check_works(checks, "one of two") and two.check_works(checks, "the other of two")):
+            return
+        asked = [drop_in.prompt(i, SHORT) for i in range(4)]
+        found = [[server.complete(prompt, N_TOKENS)["content"] for prompt in asked] for server in (one, two)]
+        checks.check(found[0] == found[1], f"two servers: {found}")
+        for server, name in ((one, "minimum"), (two, "half")):
+            check_memory(server, None, budgets[name], f"two servers, {name}")
+        entries = promised()
+        for server, name in ((one, "minimum"), (two, "half")):
+            bytes_ = entries.get(server.pid, 0)
+            checks.check(0 < bytes_ <= budgets[name], f"two servers: {server.pid} has promised {bytes_}, of {entries}")
+        pids = {one.pid, two.pid}
+    checks.check(not pids & promised().keys(), "a promise outlives its server")
+
+
 try_dry_run()
+try_two(harness.SMOLLM2)
 try_refusal(harness.SMOLLM2)
 try_defaults(harness.SMOLLM2)
 try_texts(harness.SMOLLM2, 1, ("minimum", "half", "all"))
