@@ -16,6 +16,7 @@ if(BT_ENGINE)
     # ggml-backend-impl.h and ggml-impl.h are private headers of ggml: a backend from outside needs them, and the
     # device therefore accepts only the exact version it was built against (docs/design.md M9).
     target_include_directories(bt_ggml SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/ggml/include" "${LLAMA_CPP_SOURCE}/ggml/src")
+    target_compile_definitions(bt_ggml INTERFACE BT_GGML_VERSION="${BT_GGML_VERSION}")
     target_link_libraries(bt_ggml INTERFACE "${BT_LIB_ggml}" "${BT_LIB_ggml-base}")
     add_library(bt_llama INTERFACE)
     target_include_directories(bt_llama SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/include")

@@ -2,7 +2,7 @@
 # libggml-burthen.so: the memory device for programs of llama.cpp's own. Its only name is ggml_backend_init, so that what
 # else is in it meets nothing of the program's. It needs the program's ggml, and names none of llama.cpp.
 bt_layer(plugin SEES base probe model plan memory store report guard device LIBS bt_ggml)
-target_compile_definitions(bt_plugin PRIVATE BT_GGML_VERSION="${BT_GGML_VERSION}" GGML_BACKEND_SHARED)
+target_compile_definitions(bt_plugin PRIVATE GGML_BACKEND_SHARED)
 add_library(ggml-burthen MODULE $<TARGET_OBJECTS:bt_device> $<TARGET_OBJECTS:bt_plugin>)
 target_link_libraries(ggml-burthen PRIVATE burthen_static bt_ggml)
 set(BT_PLUGIN_NAMES "${CMAKE_SOURCE_DIR}/cmake/plugin.names")

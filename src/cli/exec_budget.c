@@ -123,10 +123,22 @@ bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *
     if (ask->command->container)
         return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
                        "a program in a container cannot be given the memory device from outside: run burthen in it");
+    if (ask->command->forks)
+        return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
+                       "%s starts the program as a process of its own, and the budget is one process's: put it before "
+                       "burthen (%s ... burthen exec ...)",
+                       ask->command->forks, ask->command->forks);
     BT_TRY(bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
     if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin))
         return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
-    BT_TRY(bt_cli_engine_init(err));
+    bt_error why = {0};
+    bt_status status = bt_cli_engine_init(&why);
+    if (status == BT_E_UNSUPPORTED)
+        return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "%s", why.text);
+    if (status != BT_OK) {
+        if (err) *err = why;
+        return status;
+    }
     budget->options = options_of(ask, &drop_in);
     name_learned(budget, ask, ask->argv);
     for (uint32_t i = 0; i < BT_PROMISE_TRIES_MAX; i++) {
@@ -198,10 +210,13 @@ static const char *reason_in(char *said) {
     return line;
 }
 
-/* Ask the program for its devices, behind its own wrappers. */
+/* Ask the program for its devices, behind its own wrappers. One that is not found is not asked: that it cannot be
+ * started is said where it is. */
 static bt_status ask_program(const bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_rewrite *rewrite,
                              bt_error *err) {
     uint32_t n = ask->command->first;
+    char path[PATH_BYTES];
+    if (!find_program(rewrite->argv[0], path, sizeof path)) return BT_OK;
     char **argv = bt_arena_array(budget->arena, (uint64_t)n + 2, sizeof *argv);
     if (!argv) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to ask the program");
     memcpy(argv, rewrite->argv, n * sizeof *argv);

@@ -390,7 +390,8 @@ const bt_option bt_cli_option_table[] = {
      .arg = "FILE",
      .help = "run this plan.json; refused when model, machine or version are not those it was made for",
      .shown_default = "a new plan",
-     .commands = LOADS},
+     .commands = LOADS,
+     .no_env = true}, /* BURTHEN_PLAN is the memory device's (plugin.c): what its program starts inherits it */
     {.name = "exact",
      .kind = BT_OPTION_FLAG,
      AT(exact),

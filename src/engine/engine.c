@@ -95,7 +95,16 @@ void bt_engine_log_init(void) {
     llama_log_set(log_from_llama, NULL);
 }
 
+/* Its structures are read with our declarations. Another one comes before ours where LD_LIBRARY_PATH names it. */
+static bt_status check_version(bt_error *err) {
+    if (strcmp(ggml_version(), BT_GGML_VERSION) == 0) return BT_OK;
+    return bt_fail(err, BT_E_UNSUPPORTED, "ggml_version", BT_MEASURE_NONE, 0, 0,
+                   "burthen was built for ggml %s and finds %s: look at LD_LIBRARY_PATH", BT_GGML_VERSION,
+                   ggml_version());
+}
+
 bt_status bt_engine_init(bt_error *err) {
+    BT_TRY(check_version(err));
     /* One heap for all threads, returned to the system from 64 KiB on: freed transients must not stay resident. */
     (void)mallopt(M_ARENA_MAX, 1);
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);

@@ -26,6 +26,7 @@ typedef struct wrapper {
     uint32_t n_words;          /* before the command; NUMBER: one, if it is a number */
     bool numbers;              /* "-5" is an option */
     bool assigns;              /* words NAME=text before the command */
+    bool forks;                /* stays, and starts the command as a process of its own */
 } wrapper;
 
 #define NUMBER 100u
@@ -55,9 +56,13 @@ static const wrapper wrappers[] = {
     {.names = "timeout",
      .valued = "-k --kill-after -s --signal",
      .bare = "-f --foreground -p --preserve-status -v --verbose",
-     .n_words = 1},
-    {.names = "setsid", .bare = "-c --ctty -f --fork -w --wait"},
-    {.names = "time", .valued = "-f --format -o --output", .bare = "-a --append -p --portability -v --verbose"},
+     .n_words = 1,
+     .forks = true},
+    {.names = "setsid", .bare = "-c --ctty -f --fork -w --wait", .forks = true}, /* where it leads a process group */
+    {.names = "time",
+     .valued = "-f --format -o --output",
+     .bare = "-a --append -p --portability -v --verbose",
+     .forks = true},
     {.names = "systemd-run",
      .valued = "-p --property -u --unit --slice --description --uid --gid --nice -H --host -M --machine "
                "--working-directory --service-type --expand-environment --background --job-mode",
@@ -225,6 +230,7 @@ static bool is_number(const char *text) {
 
 static bool pass_wrapper(walk *w, const wrapper *row) {
     w->kept = false;
+    if (row->forks) w->out->forks = row->names;
     uint32_t n_before = w->out->n_changes;
     bool service = row->keeps != NULL;
     if (service && !change(w, BT_ENV_CLEAR, NULL, 0, NULL)) return false;

@@ -30,6 +30,7 @@ typedef struct bt_command {
     uint32_t n_wrappers; /* commands that stand before it */
     bool container;      /* its files and its configuration are not this system's */
     bool env_unknown;    /* more variables may be set than can be seen here: by an image, a file, a service manager */
+    const char *forks;   /* the wrapper under which the program is a process of its own; NULL: it takes their place */
     char reason[160];    /* may hold bytes as the user wrote them: escaped before it is shown */
     bt_env_change changes[BT_ENV_CHANGE_MAX]; /* in the order in which they take effect */
     uint32_t n_changes;

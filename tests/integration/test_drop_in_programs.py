@@ -17,6 +17,7 @@ drop_in.require(harness.GEMMA3, COMPLETION, PERPLEXITY)
 checks = harness.Checks()
 MIB = harness.MIB
 TRIES = 3  # harness.peer_text: on a loaded machine llama-completion's output is now and then lost at its end
+FOREIGN = harness.SOURCE / "build/foreign-server/bin"
 COMMON = ("-t", 1, "-ub", drop_in.N_UBATCH)
 
 
@@ -116,6 +117,41 @@ def try_status():
     checks.check(plain.returncode == held.returncode != 0, f"without a text: {held.returncode}, plain {plain.returncode}")
 
 
+def refuse(what, command, *said, env=None):
+    """Exit 3 with a sentence in which all of that stands, and nothing is started."""
+    seen = subprocess.run([str(word) for word in command], capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+                          env=harness.environment() | (env or {}))
+    log = seen.stderr.decode(errors="replace")
+    good = any(all(word in sentence for word in said) for sentence in drop_in.sentences(log))
+    checks.check(seen.returncode == 3 and good and not seen.stdout, f"{what}: exit {seen.returncode}: {log[-600:]}")
+
+
+def try_wrappers():
+    """Those that become the program are kept; under one that stays beside it the program would be without its device."""
+    args = ("-m", harness.SMOLLM2, *COMMON, "-c", 256, "-n", 4, "--temp", 0, "-no-cnv", "-p", "One two")
+    texts = {drop_in.execute(*wrapper, COMPLETION, *args, budget="90M", program=name).stdout
+             for name, *wrapper in (("nice", "-n", 1), ("env", "A=b"), ("nohup",))}
+    checks.check(len(texts) == 1 and all(texts), f"wrapped: {texts}")
+    for name, *wrapper in (("timeout", 60), ("setsid", "-w"), ("nice", "timeout", 60)):
+        stays = name if name != "nice" else "timeout"
+        refuse(name, [*drop_in.prefix("90M"), name, *wrapper, COMPLETION, *args], f"{stays} starts the program")
+    seen = drop_in.execute(*args, budget="90M", program="/nowhere/llama-completion")
+    checks.check(seen.returncode == 127 and b"cannot start /nowhere/" in seen.stderr, f"not there: {seen}")
+
+
+def try_environments():
+    """What a program under a budget starts in turn inherits the plan's name, and has nothing of the plan. Libraries of
+    another version before ours are seen before they are used."""
+    args = ("run", harness.SMOLLM2, "-p", "One two", "-n", 4, "--greedy", "-c", 256, "-t", 1, "--ram-budget", "90M", "-q")
+    env = harness.environment() | {"GGML_BACKEND_PATH": str(drop_in.library()), "BURTHEN_PLAN": "/proc/self/fd/3"}
+    texts = [subprocess.run([harness.BIN, *map(str, args)], capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+                            env=each) for each in (harness.environment(), env)]
+    checks.check(texts[0].stdout == texts[1].stdout != b"" and texts[1].returncode == 0, f"run under a plan: {texts}")
+    if (FOREIGN / "llama-server").exists():
+        refuse("another version", [*drop_in.prefix("90M"), FOREIGN / "llama-server", "-m", harness.SMOLLM2, "-c", 256],
+               "built for ggml ", " finds ", env={"LD_LIBRARY_PATH": str(FOREIGN)})
+
+
 for model in (harness.SMOLLM2, harness.GEMMA3):
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:
         file.write((harness.SOURCE / "docs/design.md").read_text()[:8000].encode())
@@ -125,4 +161,6 @@ for model in (harness.SMOLLM2, harness.GEMMA3):
         try_embedding(model)
         try_perplexity(model, file.name)
 try_status()
+try_wrappers()
+try_environments()
 checks.end()

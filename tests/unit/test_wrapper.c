@@ -123,6 +123,26 @@ static void programs(void **state) {
     }
 }
 
+/* Under which the program is a process of its own. */
+static void forks(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *name;
+    } rows[] = {
+        {"llama-server", NULL},
+        {"env A=1 nice -n 5 nohup taskset -c 0 stdbuf -oL llama-server", NULL},
+        {"timeout 9 llama-server", "timeout"},
+        {"nice timeout 9 env A=1 llama-server", "timeout"},
+        {"setsid -w llama-server", "setsid"},
+        {"/usr/bin/time -v llama-server", "time"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        find(rows[i].text);
+        if (!rows[i].name) assert_null(command.forks);
+        if (rows[i].name) assert_string_equal(command.forks, rows[i].name);
+    }
+}
+
 /* The environment of the whole command: A=host, B=host. */
 static const char *host(void *context, const char *name) {
     (void)context;
@@ -209,8 +229,8 @@ static void too_many_variables(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs), cmocka_unit_test(environment),        cmocka_unit_test(containers),
-        cmocka_unit_test(reasons),  cmocka_unit_test(too_many_variables),
+        cmocka_unit_test(programs),   cmocka_unit_test(forks),   cmocka_unit_test(environment),
+        cmocka_unit_test(containers), cmocka_unit_test(reasons), cmocka_unit_test(too_many_variables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
