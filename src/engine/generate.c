@@ -9,6 +9,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "engine/grammar.h"
 #include "engine/lookup.h"
 #include "engine/speculate.h"
 
@@ -17,46 +18,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PIECE_BYTES         256    /* the longest token of any known vocabulary has under 256 bytes */
-#define LOOP_FIRST_TOKEN    2      /* the token loop is looked at from this token on */
-#define GRAMMAR_DEPTH_MAX   1000u  /* some 2 KiB of stack each in llama.cpp's parser, of 8 MiB */
-#define GRAMMAR_RULE_MAX    10000u /* some 200 bytes each in its search for left recursion */
-#define PENALTY_LAST_TOKENS 64     /* llama.cpp's default for the repeat penalty's memory */
-
-/* llama.cpp's parser calls itself for every bracket, and its search for left recursion for every rule of a chain; both
- * ran out of stack before they ran out of text. Brackets of strings, classes and comments count too: no grammar that
- * says something comes near. */
-static bt_status grammar_check(const char *grammar, bt_error *err) {
-    uint32_t depth = 0, deepest = 0, n_rules = 0;
-    for (const char *at = grammar; *at; at++) {
-        if (*at == '(') depth++;
-        if (*at == ')' && depth > 0) depth--;
-        if (depth > deepest) deepest = depth;
-        if (strncmp(at, "::=", 3) == 0) n_rules++;
-    }
-    if (deepest > GRAMMAR_DEPTH_MAX)
-        return bt_fail(err, BT_E_ARG, "grammar", BT_MEASURE_ITEMS, deepest, GRAMMAR_DEPTH_MAX,
-                       "the grammar opens %" PRIu32 " brackets in each other, of %u that may be", deepest,
-                       GRAMMAR_DEPTH_MAX);
-    if (n_rules > GRAMMAR_RULE_MAX)
-        return bt_fail(err, BT_E_ARG, "grammar", BT_MEASURE_ITEMS, n_rules, GRAMMAR_RULE_MAX,
-                       "the grammar has %" PRIu32 " rules, of %u that may be", n_rules, GRAMMAR_RULE_MAX);
-    return BT_OK;
-}
+#define PIECE_BYTES         256 /* the longest token of any known vocabulary has under 256 bytes */
+#define LOOP_FIRST_TOKEN    2   /* the token loop is looked at from this token on */
+#define PENALTY_LAST_TOKENS 64  /* llama.cpp's default for the repeat penalty's memory */
 
 static bt_status make_sampler(bt_session *session, const bt_sampling *sampling, struct llama_sampler **ret_sampler,
                               bt_error *err) {
-    if (sampling->grammar) BT_TRY(grammar_check(sampling->grammar, err));
-    struct llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(bt_session_context(session)));
-    if (sampling->grammar) {
-        struct llama_sampler *grammar = llama_sampler_init_grammar(vocab, sampling->grammar, "root");
-        if (!grammar) {
-            llama_sampler_free(chain);
-            return bt_fail(err, BT_E_ARG, "grammar", BT_MEASURE_NONE, 0, 0, "the grammar cannot be parsed");
-        }
-        llama_sampler_chain_add(chain, grammar);
-    }
+    struct llama_sampler *grammar = NULL;
+    if (sampling->grammar) BT_TRY(bt_grammar_open(vocab, sampling->grammar, &grammar, err));
+    struct llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    if (grammar) llama_sampler_chain_add(chain, grammar);
     double penalty = sampling->repeat_penalty;
     if (penalty < 1.0 || penalty > 1.0)
         llama_sampler_chain_add(chain, llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), PENALTY_LAST_TOKENS,
