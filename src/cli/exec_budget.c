@@ -120,7 +120,8 @@ bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *
     if (ask->command->container)
         return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
                        "a program in a container cannot be given the memory device from outside: run burthen in it");
-    BT_TRY(bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
+    BT_TRY(ask->bench ? bt_drop_in_bench_wish(ask->bench, ask->facts, &drop_in, err)
+                      : bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
     if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin))
         return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
     BT_TRY(bt_cli_engine_init(err));
@@ -145,6 +146,7 @@ bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask 
     budget->env[0] = (bt_guard_env){"GGML_BACKEND_PATH", budget->plugin};
     budget->env[1] = (bt_guard_env){"BURTHEN_PLAN", NULL};
     budget->n_env = 2;
+    if (ask->bench) return bt_drop_in_bench_apply(ask->bench, &budget->plan, rewrite, err);
     return bt_drop_in_apply(ask->effective, &budget->plan, rewrite, err);
 }
 
