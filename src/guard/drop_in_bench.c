@@ -89,27 +89,33 @@ static bool add_product(bt_bench_list *list, int64_t first, int64_t last, int64_
     return true;
 }
 
-/* parse_int_range() of llama-bench.cpp. "" is an empty list, and a comma may stand at the end. */
+/* One of parse_int_range() of llama-bench.cpp: first[-last[(+|*)step]]. The text moves behind it. */
+static bool take_range(const char **text, bool negative, bt_bench_list *list) {
+    int64_t first = 0, last = 0, step = 1;
+    char sign = '+';
+    bool minus = negative && **text == '-';
+    if (minus) (*text)++;
+    if (!take_number(text, &first)) return false;
+    if (minus) first = -first;
+    last = first;
+    if (**text == '-') {
+        (*text)++;
+        if (!take_number(text, &last)) return false;
+        if (**text == '+' || **text == '*') {
+            sign = *(*text)++;
+            if (!take_number(text, &step)) return false;
+        }
+    }
+    if (first > last) return true; /* none */
+    return sign == '+' ? add_sum(list, first, last, step) : add_product(list, first, last, step);
+}
+
+/* "" is an empty list, and a comma may stand at the end. */
 static bool read_numbers(const char *text, bool negative, bt_bench_list *list) {
     while (*text) {
-        int64_t first = 0, last = 0, step = 1;
-        bool minus = negative && *text == '-';
-        char sign = '+';
-        if (minus) text++;
-        if (!take_number(&text, &first)) return false;
-        if (minus) first = -first;
-        last = first;
-        if (*text == '-') {
-            text++;
-            if (!take_number(&text, &last)) return false;
-            if (*text == '+' || *text == '*') {
-                sign = *text++;
-                if (!take_number(&text, &step)) return false;
-            }
-        }
-        if (*text && *text++ != ',') return false;
-        if (first > last) continue;
-        if (sign == '+' ? !add_sum(list, first, last, step) : !add_product(list, first, last, step)) return false;
+        if (!take_range(&text, negative, list)) return false;
+        if (*text && *text != ',') return false;
+        if (*text) text++;
     }
     return true;
 }
