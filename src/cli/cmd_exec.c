@@ -51,6 +51,7 @@ typedef struct executing {
     bt_command command;
     const bt_argv *parsed;
     bt_effective effective;
+    bt_drop_in_bench bench; /* with --ram-budget, in the place of effective */
     bt_text files[CONFIG_FILES_MAX];
     uint32_t n_files;
     bt_facts *facts, *draft;
@@ -106,7 +107,7 @@ static bt_status read_command(executing *x, bt_error *err) {
 /* ---- files ---- */
 
 static void read_model(executing *x) {
-    const char *path = x->effective.model.text;
+    const char *path = x->bench.model ? x->bench.model : x->effective.model.text;
     bt_error why = {0};
     const char *reason = NULL;
     if (x->command.container) reason = "its files are inside a container";
@@ -324,7 +325,15 @@ static bool wants_budget(const executing *x) {
 
 static bt_exec_budget_ask budget_ask(const executing *x) {
     uint64_t adapter_bytes = bt_sat_add_u64(file_bytes(&x->effective.loras), file_bytes(&x->effective.control_vectors));
-    return (bt_exec_budget_ask){x->options, x->argv, &x->command, &x->effective, x->facts, adapter_bytes};
+    bool benches = x->command.program == BT_PROGRAM_BENCH;
+    return (bt_exec_budget_ask){.options = x->options,
+                                .argv = x->argv,
+                                .parsed = x->parsed,
+                                .command = &x->command,
+                                .effective = &x->effective,
+                                .bench = benches ? &x->bench : NULL,
+                                .facts = x->facts,
+                                .adapter_bytes = adapter_bytes};
 }
 
 /* A budget is held or the command is not started: nothing is passed on here. What cannot be held is refused like what
@@ -346,6 +355,8 @@ static bt_status plan_budget(executing *x, bt_error *err) {
     if (x->command.program == BT_PROGRAM_NONE)
         return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "no budget can be held: %s",
                        x->command.reason);
+    if (x->command.program == BT_PROGRAM_BENCH)
+        BT_TRY(bt_drop_in_bench_read(x->argv + x->command.first, &x->bench, err));
     read_model(x);
     if (!x->facts)
         return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "no budget can be held: %s",

@@ -54,11 +54,22 @@ static uint64_t checkpoint_bytes(const bt_exec_budget_ask *ask, const bt_drop_in
     return bt_sat_mul_u64(one, drop_in->n_checkpoints);
 }
 
+/* Any request of a server may bring one (tools do); the others are told on their line. */
+static bool may_use_grammar(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
+    static const bt_flag_id flags[] = {BT_FLAG_GRAMMAR, BT_FLAG_GRAMMAR_FILE, BT_FLAG_JSON_SCHEMA,
+                                       BT_FLAG_JSON_SCHEMA_FILE};
+    bool given = ask->command->program == BT_PROGRAM_SERVER;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags && !given; i++)
+        given = bt_argv_last(ask->parsed, flags[i]) != NULL;
+    return given && !drop_in->embeddings;
+}
+
 static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
     bt_cli_options options = *ask->options;
     bt_wishes wishes = drop_in->wishes;
     wishes.swa_full = drop_in->swa_full;
     wishes.embeddings = drop_in->embeddings;
+    wishes.grammar = may_use_grammar(ask, drop_in);
     wishes.n_outputs = drop_in->n_outputs_max > wishes.n_parallel ? drop_in->n_outputs_max : 0;
     wishes.prompt_cache_bytes = drop_in->cache_ram_bytes;
     wishes.checkpoint_bytes = checkpoint_bytes(ask, drop_in);
@@ -128,7 +139,8 @@ bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *
                        "%s starts the program as a process of its own, and the budget is one process's: put it before "
                        "burthen (%s ... burthen exec ...)",
                        ask->command->forks, ask->command->forks);
-    BT_TRY(bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
+    BT_TRY(ask->bench ? bt_drop_in_bench_wish(ask->bench, ask->facts, &drop_in, err)
+                      : bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
     if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin))
         return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
     bt_error why = {0};
@@ -160,6 +172,7 @@ bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask 
     budget->env[0] = (bt_guard_env){"GGML_BACKEND_PATH", budget->plugin};
     budget->env[1] = (bt_guard_env){"BURTHEN_PLAN", NULL};
     budget->n_env = 2;
+    if (ask->bench) return bt_drop_in_bench_apply(ask->bench, &budget->plan, rewrite, err);
     return bt_drop_in_apply(ask->effective, &budget->plan, rewrite, err);
 }
 

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/placing.h"
 #include "guard/drop_in.h"
+#include "guard/drop_in_bench.h"
 #include "guard/learned.h"
 #include "guard/said.h"
 #include "guard/wrapper.h"
@@ -12,9 +13,11 @@
 
 typedef struct bt_exec_budget_ask {
     const bt_cli_options *options;
-    char *const *argv;         /* as it was typed */
+    char *const *argv; /* as it was typed */
+    const bt_argv *parsed;
     const bt_command *command; /* what was found in it */
     const bt_effective *effective;
+    const bt_drop_in_bench *bench; /* in the place of effective, where the program is llama-bench; NULL else */
     const bt_facts *facts;
     uint64_t adapter_bytes;
 } bt_exec_budget_ask;

@@ -61,12 +61,6 @@ uint64_t bt_price_sampler_bytes(const bt_facts *facts) {
     return (uint64_t)facts->n_vocab * SAMPLER_BYTES_PER_TOKEN;
 }
 
-/* Our own programs have one for all sequences. */
-static uint64_t samplers_bytes(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_parallel) {
-    return bt_sat_mul_u64(bt_price_sampler_bytes(facts),
-                          wishes->guest && !wishes->embeddings ? bt_max_u64(n_parallel, 1) : 1);
-}
-
 static bool write_all(int fd, const void *data, size_t bytes) {
     const uint8_t *at = data;
     while (bytes > 0) {
@@ -205,8 +199,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
         bt_device_line_asked_bytes(device, BT_LINE_COMPUTE) + (work_bytes + page - 1) / page * page + heap_bytes;
     uint64_t logits_bytes = bt_device_line_asked_bytes(device, BT_LINE_LOGITS);
     price_devices(engine, facts, &params, price, &logits_bytes);
-    price->logits_bytes =
-        bt_sat_add_u64((logits_bytes + page - 1) / page * page, samplers_bytes(facts, wishes, params.n_parallel));
+    price->logits_bytes = bt_sat_add_u64((logits_bytes + page - 1) / page * page, bt_sampling_bytes(facts, wishes));
     price->metadata_bytes += (stats.schedule_bytes + page - 1) / page * page * BT_SCHEDULE_MAX;
     if (wishes->adapter_bytes > 0) price_adapters(facts, &params, stats.schedule_bytes, price);
     return BT_OK;

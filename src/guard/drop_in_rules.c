@@ -186,7 +186,7 @@ static bt_status check_bad(const bt_effective *e, bt_error *err) {
 static bt_status check_command(const bt_effective *e, bt_error *err) {
     if (!is_program(e->program))
         return refuse_command(err, "a RAM budget is held for llama-server, llama-cli, llama-completion, "
-                                   "llama-perplexity and llama-embedding alone");
+                                   "llama-perplexity, llama-embedding and llama-bench alone");
     BT_TRY(check_bad(e, err));
     if (e->bundle.text) return refuse(err, e->bundle.text, NULL, &e->bundle.by, FETCHED);
     if (e->router)

@@ -14,7 +14,7 @@ typedef enum bt_program {
     BT_PROGRAM_PERPLEXITY,
     BT_PROGRAM_EMBEDDING,
     BT_PROGRAM_FIT_PARAMS,
-    BT_PROGRAM_BENCH, /* its options are lists of runs: known by name, none of its options is */
+    BT_PROGRAM_BENCH, /* its options are lists of runs, and none of this table (drop_in_bench.h reads them) */
     BT_PROGRAM_SD_SERVER,
     BT_PROGRAM_SAM,
     BT_PROGRAM_COUNT

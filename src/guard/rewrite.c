@@ -95,6 +95,16 @@ bt_status bt_rewrite_set_int(bt_rewrite *rewrite, bt_flag_id flag, int64_t value
     return bt_rewrite_set(rewrite, flag, text, err);
 }
 
+static bt_status append(bt_rewrite *rewrite, bt_flag_id flag, char *option, const char *value, bt_error *err) {
+    char *text = value ? bt_arena_strdup(rewrite->arena, value) : NULL;
+    if (!option || (value && !text)) return no_memory(err);
+    rewrite->edits[rewrite->n_edits++] =
+        (bt_edit){.flag = flag, .appended = true, .at = rewrite->n_argv, .new_text = text};
+    rewrite->argv[rewrite->n_argv++] = option;
+    if (text) rewrite->argv[rewrite->n_argv++] = text;
+    return BT_OK;
+}
+
 bt_status bt_rewrite_append(bt_rewrite *rewrite, bt_flag_id flag, const char *spelling, const char *value,
                             bt_error *err) {
     BT_TRY(room(rewrite, err));
@@ -109,11 +119,10 @@ bt_status bt_rewrite_append(bt_rewrite *rewrite, bt_flag_id flag, const char *sp
     const char *canonical = bt_flag_canonical(flag, &n_canonical);
     char *option =
         spelling ? bt_arena_strdup(rewrite->arena, spelling) : bt_arena_strndup(rewrite->arena, canonical, n_canonical);
-    char *text = value ? bt_arena_strdup(rewrite->arena, value) : NULL;
-    if (!option || (value && !text)) return no_memory(err);
-    rewrite->edits[rewrite->n_edits++] =
-        (bt_edit){.flag = flag, .appended = true, .at = rewrite->n_argv, .new_text = text};
-    rewrite->argv[rewrite->n_argv++] = option;
-    if (text) rewrite->argv[rewrite->n_argv++] = text;
-    return BT_OK;
+    return append(rewrite, flag, option, value, err);
+}
+
+bt_status bt_rewrite_append_word(bt_rewrite *rewrite, const char *option, const char *value, bt_error *err) {
+    BT_TRY(room(rewrite, err));
+    return append(rewrite, BT_FLAG_UNKNOWN, bt_arena_strdup(rewrite->arena, option), value, err);
 }

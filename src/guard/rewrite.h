@@ -36,3 +36,7 @@ BT_MUST_CHECK bt_status bt_rewrite_set_int(bt_rewrite *rewrite, bt_flag_id flag,
  * canonical one; else one of its own. */
 BT_MUST_CHECK bt_status bt_rewrite_append(bt_rewrite *rewrite, bt_flag_id flag, const char *spelling, const char *value,
                                           bt_error *err);
+/* The same with an option of a program whose options the table does not have (llama-bench): whether something may stand
+ * behind the last one is the caller's to know. E_ARG: more than BT_EDIT_MAX edits. */
+BT_MUST_CHECK bt_status bt_rewrite_append_word(bt_rewrite *rewrite, const char *option, const char *value,
+                                               bt_error *err);

@@ -19,3 +19,7 @@ bool bt_kv_cell_bytes(const bt_facts *facts, const bt_kv_block *block, const bt_
 bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads);
 /* Of that the graph buffer alone: what a device beside the host holds of it. */
 bt_cost bt_graph_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch);
+
+/* Candidates of samplers, 12 bytes (llama_token_data) for each entry of the vocabulary and sequence, and what a grammar
+ * spells them out in. */
+uint64_t bt_sampling_bytes(const bt_facts *facts, const bt_wishes *wishes);

@@ -115,7 +115,8 @@ static bt_status open_holder(bt_error *err) {
     bt_report_init(version);
     const bt_holder_calls calls = {.heard = on_failure, .ran = on_graph, .user = &watch};
     BT_TRY(bt_holder_open(path, &calls, &holder, err));
-    watch = (bt_watch){.holder = holder, .stats_path = getenv("BURTHEN_STATS"), .learned = getenv("BURTHEN_LEARN")};
+    watch =
+        (bt_watch){.holder = holder, .stats_path = getenv("BURTHEN_GUEST_STATS"), .learned = getenv("BURTHEN_LEARN")};
     return BT_OK;
 }
 

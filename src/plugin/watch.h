@@ -6,7 +6,7 @@
 
 typedef struct bt_watch {
     bt_holder *holder;
-    const char *stats_path; /* BURTHEN_STATS; NULL: nothing is written */
+    const char *stats_path; /* BURTHEN_GUEST_STATS; NULL: nothing is written */
     const char *learned;    /* BURTHEN_LEARN, the name of what is learned (guard/learned.h); NULL: nothing is */
     uint64_t looked_ns;
     uint64_t said_bytes; /* the peak that was said last */

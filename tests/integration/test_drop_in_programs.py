@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Other programs of llama.cpp under a RAM budget (the server: test_drop_in.py): what llama-completion, llama-cli,
 llama-perplexity and llama-embedding print equals what they print without, from the minimum on, and VmHWM of the process
-stays under the budget. A command may be refused instead, with a reason, where that is said of it here."""
+stays under the budget. A command may be refused instead, with a reason, where that is said of it here. llama-bench measures on
+the device whatever it is asked for, test after test, under one budget."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -11,8 +13,8 @@ import drop_in
 import harness
 import watch
 
-COMPLETION, CLI, PERPLEXITY, EMBEDDING = (harness.LLAMA_BIN / f"llama-{name}"
-                                          for name in ("completion", "cli", "perplexity", "embedding"))
+COMPLETION, CLI, PERPLEXITY, EMBEDDING, BENCH = (harness.LLAMA_BIN / f"llama-{name}" for name in (
+    "completion", "cli", "perplexity", "embedding", "bench"))
 drop_in.require(harness.GEMMA3, COMPLETION, PERPLEXITY)
 checks = harness.Checks()
 MIB = harness.MIB
@@ -108,6 +110,75 @@ def try_embedding(model):
     try_program(model, EMBEDDING, args, whole, ("minimum", "half"))
 
 
+def rows(seen):
+    """What llama-bench measured: (prompt, answer, depth) -> where it ran and how fast."""
+    found = [json.loads(line) for line in seen.stdout.decode(errors="replace").splitlines() if line.startswith("{")]
+    return {(row["n_prompt"], row["n_gen"], row["n_depth"]): row for row in found}
+
+
+def try_bench(model, args, tests, names, n_runs=1):
+    """Each of these tests, in so many runs of it, with no more memory than the budget; the model may be loaded again."""
+    args = ("-m", model, "-t", 1, "-r", 2, "-o", "jsonl", *args)
+    budgets = drop_in.rungs(*args, program=BENCH)
+    for name in names:
+        what = f"{BENCH.name} {model.name.split('-')[0]} {' '.join(map(str, args[8:]))} {name}"
+        seen = watch.run([*drop_in.prefix(budgets[name]), BENCH, *args], env=harness.environment())
+        log = seen.stderr.decode(errors="replace")
+        if not checks.check(seen.status == 0, f"{what}: exit {seen.status}: {log[-1500:]}"):
+            continue
+        found = rows(seen)
+        checks.check(found.keys() == set(tests), f"{what}: measured {sorted(found)}, not {sorted(tests)}")
+        checks.check(seen.stdout.count(b'"n_prompt"') == len(tests) * n_runs, f"{what}: {seen.stdout[-600:]!r}")
+        for row in found.values():
+            where = (row["devices"], row["tensor_buft_overrides"], row["load_mode"])
+            checks.check(where == ("Burthen0", ".*=Burthen", "none"), f"{what}: ran on {where}")
+            checks.check(row["avg_ts"] > 0 and len(row["samples_ts"]) == 2, f"{what}: {row}")
+        checks.check(0 < seen.vm_hwm_bytes <= budgets[name],
+                     f"{what}: VmHWM {seen.vm_hwm_bytes / MIB:.2f} MiB of {budgets[name] / MIB:.2f}")
+        checks.check(drop_in.sentences(log), f"{what}: nothing is said of the plan")
+        print(f"{what:36} {len(found)} tests, VmHWM {seen.vm_hwm_bytes / MIB:6.1f} of {budgets[name] / MIB:6.1f} MiB",
+              flush=True)
+
+
+def try_bench_options():
+    """Every option that llama-bench says it has is known, and those whose meaning is a place are refused."""
+    text = subprocess.run([BENCH, "--help"], capture_output=True, timeout=60, env=harness.environment()).stdout.decode()
+    options = {word.strip() for line in text.splitlines() for word in re.findall(r"(?<=[ ,])--?[a-z][a-z-]*(?=[ ,\n])",
+                                                                                  line[:48] + "\n")}
+    checks.check({"-p", "--n-prompt", "-pg", "-ot", "--repack", "--progress", "-fitc"} <= options, f"help: {options}")
+    for option in sorted(options):
+        held = drop_in.execute(option, "0", budget="2G", program=BENCH)
+        log = held.stderr.decode(errors="replace")
+        checks.check(held.returncode == 3 and f"{option} is no option" not in log, f"{option}: {held.returncode}: {log}")
+    held = drop_in.execute("-m", harness.SMOLLM2, "-ngl", "99,0", budget="2G", program=BENCH)
+    log = held.stderr.decode(errors="replace")
+    checks.check(drop_in.is_refusal(held.returncode, log) and "--n-gpu-layers" in log, f"-ngl 99,0: {held.returncode}: {log}")
+
+
+def try_bench_untouched():
+    """Without a budget it is started as it was typed, on the CPU."""
+    command = [harness.BIN, "exec", "--", BENCH, "-m", harness.SMOLLM2, "-p", 8, "-n", 0, "-r", 1, "-t", 1, "-o", "jsonl"]
+    seen = watch.run(command, env=harness.environment())
+    devices = [row["devices"] for row in rows(seen).values()]
+    checks.check(seen.status == 0 and devices == ["auto"], f"without a budget: {seen.status}, {devices}")
+
+
+def try_benches():
+    if not BENCH.exists():
+        print("llama-bench: not tried, it was not built", flush=True)
+        return
+    several = [(32, 0, 0), (64, 0, 0), (0, 8, 0), (0, 16, 0)]
+    try_bench(harness.SMOLLM2, ("-p", "32,64", "-n", "8,16"), several, ("minimum", "half", "all"))
+    # Restored from a state that it keeps; the second depth is made while the first one's is there.
+    deep = [(p, n, d) for d in (0, 200, 300) for p, n in ((300, 0), (0, 8), (64, 8))]
+    try_bench(harness.SMOLLM2, ("-p", 300, "-n", 8, "-pg", "64,8", "-d", "0,200,300"), deep, ("minimum", "half"))
+    # Loaded again, since two numbers of layers are two ways to load it.
+    try_bench(harness.SMOLLM2, ("-p", 32, "-n", 8, "-ngl", "99,999"), [(32, 0, 0), (0, 8, 0)], ("minimum",), n_runs=2)
+    try_bench(harness.GEMMA3, ("-p", 64, "-n", 8), [(64, 0, 0), (0, 8, 0)], ("minimum", "half"))
+    try_bench_options()
+    try_bench_untouched()
+
+
 def try_status():
     """The command's exit status is the program's own."""
     args = ("-m", harness.SMOLLM2, *COMMON, "-c", 512, "-no-cnv", "-f", "/nowhere/text")
@@ -160,6 +231,7 @@ for model in (harness.SMOLLM2, harness.GEMMA3):
         try_cli(model)
         try_embedding(model)
         try_perplexity(model, file.name)
+try_benches()
 try_status()
 try_wrappers()
 try_environments()

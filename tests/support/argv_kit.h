@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "guard/drop_in.h"
+#include "guard/drop_in_bench.h"
 #include "guard/effective.h"
 #include "guard/rewrite.h"
 
@@ -128,6 +128,25 @@ static inline void argv_check_drop_in(bt_arena *arena, const bt_argv *view, cons
     }
 }
 
+/* The same line as llama-bench would read it: what is taken is taken again once a plan is written into it, and says the
+ * same. */
+static inline void argv_check_bench(bt_arena *arena, const bt_argv *view) {
+    static const bt_plan plan = {.n_ubatch = 32};
+    bt_drop_in_bench before, after;
+    bt_rewrite r;
+    if (bt_drop_in_bench_read(view->argv + view->first, &before, NULL) != BT_OK) return;
+    ARGV_CHECK(before.model && before.n_models == 1);
+    ARGV_CHECK(bt_rewrite_open(&r, arena, view, NULL) == BT_OK);
+    ARGV_CHECK(bt_drop_in_bench_apply(&before, &plan, &r, NULL) == BT_OK);
+    argv_check_same(&r);
+    ARGV_CHECK(bt_drop_in_bench_read(r.argv + view->first, &after, NULL) == BT_OK);
+    ARGV_CHECK(after.model == before.model && after.n_models == 1);
+    ARGV_CHECK(after.n_devices > 0 && after.n_tensor_rules > 0 && after.gpu_layers.n > 0);
+    ARGV_CHECK(after.load_mode.least == BT_LOAD_NONE && after.load_mode.most == BT_LOAD_NONE);
+    ARGV_CHECK(after.lazy_mode.least == BT_LAZY_OFF && after.lazy_mode.n > 0);
+    ARGV_CHECK(after.prompt.most == before.prompt.most && after.depth.most == before.depth.most);
+}
+
 static inline const char *argv_no_variable(void *context, const char *name) {
     (void)context;
     (void)name;
@@ -160,6 +179,7 @@ static inline void argv_check_all(bt_arena *arena, char *const *argv, argv_file 
     if (bt_argv_parse(arena, argv, command.first, program, &view, NULL) != BT_OK) return;
     ARGV_CHECK(command.first <= view->n_argv);
     argv_check_cover(view);
+    argv_check_bench(arena, view);
     static const struct {
         bt_flag_id flag;
         const char *value;

@@ -137,9 +137,8 @@ static void no_local_model(void **state) {
 }
 
 static void other_programs(void **state) {
-    refused_command(state, "llama-bench -m x.gguf", "llama-perplexity and llama-embedding alone");
-    refused_command(state, "llama-fit-params -m x.gguf", "llama-perplexity and llama-embedding alone");
-    refused_command(state, "sd-server -m x.gguf", "llama-perplexity and llama-embedding alone");
+    refused_command(state, "llama-fit-params -m x.gguf", "llama-embedding and llama-bench alone");
+    refused_command(state, "sd-server -m x.gguf", "llama-embedding and llama-bench alone");
 }
 
 static void off_the_device(void **state) {
