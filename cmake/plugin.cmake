@@ -9,3 +9,10 @@ set(BT_PLUGIN_NAMES "${CMAKE_SOURCE_DIR}/cmake/plugin.names")
 target_link_options(ggml-burthen PRIVATE "LINKER:--version-script=${BT_PLUGIN_NAMES}")
 set_target_properties(ggml-burthen PROPERTIES LINK_DEPENDS "${BT_PLUGIN_NAMES}" INSTALL_RPATH "$ORIGIN")
 install(TARGETS ggml-burthen LIBRARY DESTINATION lib/burthen)
+
+# What a grammar takes, in parts: preloaded, and therefore without ggml (src/plugin/preload).
+add_library(burthen-grammar MODULE "${CMAKE_SOURCE_DIR}/src/plugin/preload/grammar_parts.c")
+target_compile_options(burthen-grammar PRIVATE ${BT_COMPILE_FLAGS} -fvisibility=hidden)
+target_compile_definitions(burthen-grammar PRIVATE _GNU_SOURCE)
+target_link_libraries(burthen-grammar PRIVATE ${CMAKE_DL_LIBS})
+install(TARGETS burthen-grammar LIBRARY DESTINATION lib/burthen)

@@ -446,7 +446,6 @@ typedef struct bt_wishes {
     /* A program of llama.cpp's own holds the model (exec --ram-budget): it reads the file through buffers of a MiB, and
      * has a sampler for each sequence. */
     bool guest;
-    bool grammar;       /* it may hold text to a grammar, for which it spells out its whole vocabulary at once */
     bool embeddings;    /* it makes vectors of texts: of each token one is kept until they are handed over */
     uint32_t pooling;   /* how vectors of tokens become one: llama.cpp's number of it + 1; 0: as the model says */
     uint32_t n_outputs; /* rows of logits, or vectors, that it keeps at once; 0: one of each sequence */

@@ -328,7 +328,6 @@ static bt_exec_budget_ask budget_ask(const executing *x) {
     bool benches = x->command.program == BT_PROGRAM_BENCH;
     return (bt_exec_budget_ask){.options = x->options,
                                 .argv = x->argv,
-                                .parsed = x->parsed,
                                 .command = &x->command,
                                 .effective = &x->effective,
                                 .bench = benches ? &x->bench : NULL,

@@ -33,9 +33,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PLUGIN_NAME "libggml-burthen.so"
-#define ARENA_BLOCK (64u << 10)
-#define PATH_BYTES  4096u
+#define PRELOAD_NAME "libburthen-grammar.so"
+#define PLUGIN_NAME  "libggml-burthen.so"
+#define ARENA_BLOCK  (64u << 10)
+#define PATH_BYTES   4096u
 /* What a cgroup is charged for beside the process: its page tables, the kernel's own, files in passing (C1). */
 #define LEAF_MARGIN_BYTES (UINT64_C(16) << 20)
 #define PROBE_LIMIT_MS    30000u /* llama-server --list-devices takes some 100 ms */
@@ -54,22 +55,11 @@ static uint64_t checkpoint_bytes(const bt_exec_budget_ask *ask, const bt_drop_in
     return bt_sat_mul_u64(one, drop_in->n_checkpoints);
 }
 
-/* Any request of a server may bring one (tools do); the others are told on their line. */
-static bool may_use_grammar(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
-    static const bt_flag_id flags[] = {BT_FLAG_GRAMMAR, BT_FLAG_GRAMMAR_FILE, BT_FLAG_JSON_SCHEMA,
-                                       BT_FLAG_JSON_SCHEMA_FILE};
-    bool given = ask->command->program == BT_PROGRAM_SERVER;
-    for (size_t i = 0; i < sizeof flags / sizeof *flags && !given; i++)
-        given = bt_argv_last(ask->parsed, flags[i]) != NULL;
-    return given && !drop_in->embeddings;
-}
-
 static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
     bt_cli_options options = *ask->options;
     bt_wishes wishes = drop_in->wishes;
     wishes.swa_full = drop_in->swa_full;
     wishes.embeddings = drop_in->embeddings;
-    wishes.grammar = may_use_grammar(ask, drop_in);
     wishes.n_outputs = drop_in->n_outputs_max > wishes.n_parallel ? drop_in->n_outputs_max : 0;
     wishes.prompt_cache_bytes = drop_in->cache_ram_bytes;
     wishes.checkpoint_bytes = checkpoint_bytes(ask, drop_in);
@@ -141,8 +131,10 @@ bt_status bt_exec_budget_plan(bt_exec_budget *budget, const bt_exec_budget_ask *
                        ask->command->forks, ask->command->forks);
     BT_TRY(ask->bench ? bt_drop_in_bench_wish(ask->bench, ask->facts, &drop_in, err)
                       : bt_drop_in_read(ask->effective, ask->facts, &drop_in, err));
-    if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin))
-        return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s is not beside this program", PLUGIN_NAME);
+    if (!bt_beside_find(PLUGIN_NAME, R_OK, budget->plugin, sizeof budget->plugin) ||
+        !bt_beside_find(PRELOAD_NAME, R_OK, budget->preload, sizeof budget->preload))
+        return bt_fail(err, BT_E_IO, "drop_in", BT_MEASURE_NONE, 0, 0, "%s and %s are not beside this program",
+                       PLUGIN_NAME, PRELOAD_NAME);
     bt_error why = {0};
     bt_status status = bt_cli_engine_init(&why);
     if (status == BT_E_UNSUPPORTED)
@@ -171,7 +163,8 @@ bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask 
                                bt_error *err) {
     budget->env[0] = (bt_guard_env){"GGML_BACKEND_PATH", budget->plugin};
     budget->env[1] = (bt_guard_env){"BURTHEN_PLAN", NULL};
-    budget->n_env = 2;
+    budget->env[2] = (bt_guard_env){"LD_PRELOAD", budget->preload};
+    budget->n_env = 3;
     if (ask->bench) return bt_drop_in_bench_apply(ask->bench, &budget->plan, rewrite, err);
     return bt_drop_in_apply(ask->effective, &budget->plan, rewrite, err);
 }
@@ -207,6 +200,20 @@ static bt_status keep_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask
 static bt_status set(const char *name, const char *value, bt_error *err) {
     if (setenv(name, value, 1) == 0) return BT_OK;
     return bt_fail_sys(err, errno, "drop_in", "cannot set %s", name);
+}
+
+/* Before what the user preloads, if anything: both are loaded. */
+static bt_status set_preload(const bt_exec_budget *budget, bt_error *err) {
+    const char *others = getenv("LD_PRELOAD");
+    bt_text value;
+    bt_text_init(&value, PROBE_MAX_BYTES);
+    bt_text_add(&value, budget->preload);
+    if (others && others[0]) bt_text_addf(&value, ":%s", others);
+    bt_status status = value.failed ? bt_fail(err, BT_E_LIMIT, "drop_in", BT_MEASURE_BYTES, 0, PROBE_MAX_BYTES,
+                                              "LD_PRELOAD is too long")
+                                    : set("LD_PRELOAD", bt_text_str(&value), err);
+    bt_text_done(&value);
+    return status;
 }
 
 /* The line on which the library says why it offers no device, else the last one. */
@@ -258,6 +265,7 @@ bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_as
     BT_TRY(keep_plan(budget, ask, err));
     BT_TRY(set("GGML_BACKEND_PATH", budget->plugin, err));
     BT_TRY(set("BURTHEN_PLAN", budget->plan_path, err));
+    BT_TRY(set_preload(budget, err));
     if (budget->learned[0]) BT_TRY(set("BURTHEN_LEARN", budget->learned, err));
     if (unsetenv("BURTHEN_PLAN_PID") != 0) return bt_fail_sys(err, errno, "drop_in", "cannot change the environment");
     BT_TRY(ask_program(budget, ask, rewrite, err));

@@ -13,8 +13,7 @@
 
 typedef struct bt_exec_budget_ask {
     const bt_cli_options *options;
-    char *const *argv; /* as it was typed */
-    const bt_argv *parsed;
+    char *const *argv;         /* as it was typed */
     const bt_command *command; /* what was found in it */
     const bt_effective *effective;
     const bt_drop_in_bench *bench; /* in the place of effective, where the program is llama-bench; NULL else */
@@ -29,8 +28,8 @@ typedef struct bt_exec_budget {
     bt_machine machine;
     bt_placed placed;
     bt_plan plan;
-    char plugin[4096]; /* PATH_MAX */
-    int plan_fd;       /* 0: none */
+    char plugin[4096], preload[4096]; /* PATH_MAX */
+    int plan_fd;                      /* 0: none */
     char plan_path[32];
     bt_guard_env env[4];
     uint32_t n_env;

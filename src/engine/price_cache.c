@@ -94,7 +94,6 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
                                 wishes->kv_unified,
                                 wishes->swa_full,
                                 wishes->guest,
-                                wishes->grammar,
                                 wishes->embeddings,
                                 wishes->pooling,
                                 wishes->adapter_bytes > 0,

@@ -38,9 +38,6 @@
 #define THREAD_BYTES (128 * KIB)
 /* llama_token_data, one for each entry of the vocabulary: what the sampler holds (src/engine/price.c). */
 #define SAMPLER_BYTES UINT64_C(12)
-/* llama.cpp's grammars spell out all candidates, then look at them: measured with llama-server, 400 for each of 49,152
- * and of 262,144. One sequence after the other. */
-#define GRAMMAR_BYTES UINT64_C(448)
 /* Each 4 KiB page has an entry of 8 bytes. */
 #define PAGE_TABLE_DIVISOR 512u
 
@@ -125,8 +122,7 @@ static bool costs_in_range(const bt_costs *costs) {
 uint64_t bt_sampling_bytes(const bt_facts *facts, const bt_wishes *wishes) {
     /* our own programs have one for all sequences */
     uint64_t samplers = wishes->guest && !wishes->embeddings ? bt_max_u64(wishes->n_parallel, 1) : 1;
-    uint64_t bytes = bt_sat_mul_u64(SAMPLER_BYTES * facts->n_vocab, samplers);
-    return bt_sat_add_u64(bytes, wishes->grammar ? GRAMMAR_BYTES * facts->n_vocab : 0);
+    return bt_sat_mul_u64(SAMPLER_BYTES * facts->n_vocab, samplers);
 }
 
 /* A row of logits for each sequence, and the sampler's candidates. Of an encoder, a vector for each token, and beside

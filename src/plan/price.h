@@ -20,6 +20,5 @@ bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t
 /* Of that the graph buffer alone: what a device beside the host holds of it. */
 bt_cost bt_graph_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch);
 
-/* Candidates of samplers, 12 bytes (llama_token_data) for each entry of the vocabulary and sequence, and what a grammar
- * spells them out in. */
+/* Candidates of samplers, 12 bytes (llama_token_data) for each entry of the vocabulary and sequence. */
 uint64_t bt_sampling_bytes(const bt_facts *facts, const bt_wishes *wishes);

@@ -76,7 +76,6 @@ static void put_wishes(bt_json_out *out, json_t *root, const bt_wishes *wishes) 
     /* only where they are asked for */
     if (wishes->chat) bt_json_put_bool(out, w, "chat", true);
     if (wishes->guest) bt_json_put_bool(out, w, "guest", true);
-    if (wishes->grammar) bt_json_put_bool(out, w, "grammar", true);
     if (wishes->embeddings) bt_json_put_bool(out, w, "embeddings", true);
     if (wishes->pooling > 0) bt_json_put_u64(out, w, "pooling", wishes->pooling - 1);
     if (wishes->n_outputs > 0) bt_json_put_u64(out, w, "outputs", wishes->n_outputs);

@@ -97,7 +97,6 @@ static void read_wishes(bt_json_in *in, const json_t *root, bt_wishes *w) {
     (void)bt_json_u32_or_0(in, o, "yarn_orig_ctx", CTX_MAX, &w->yarn_orig_ctx);
     if (o && json_object_get(o, "chat")) (void)bt_json_bool(in, o, "chat", &w->chat);
     if (o && json_object_get(o, "guest")) (void)bt_json_bool(in, o, "guest", &w->guest);
-    if (o && json_object_get(o, "grammar")) (void)bt_json_bool(in, o, "grammar", &w->grammar);
     if (o && json_object_get(o, "embeddings")) (void)bt_json_bool(in, o, "embeddings", &w->embeddings);
     if (o && json_object_get(o, "pooling")) {
         (void)bt_json_u32(in, o, "pooling", POOLING_MAX, &w->pooling);

@@ -208,7 +208,35 @@ def try_two(model):
     checks.check(not pids & promised().keys(), "a promise outlives its server")
 
 
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name", "age"]}
+
+
+def ask_ruled(server):
+    """A grammar, and one that is made of a schema, for which llama.cpp would spell out all of its vocabulary at once."""
+    chat = {"messages": [{"role": "user", "content": "Give me a person."}], "max_tokens": 40, "temperature": 0,
+            "response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}
+    said = server.ask("/v1/chat/completions", chat)["choices"][0]["message"]["content"]
+    return [server.complete("The sea", 12, grammar="root ::= [a-z ]+")["content"], said]
+
+
+def try_grammar(model):
+    args = arguments(model, 1)
+    budget = drop_in.rungs(*args)["minimum"]
+    found = []
+    for server in (drop_in.plain(*args), drop_in.held(*args, budget=budget)):
+        with server:
+            if not server.check_works(checks, "grammar"):
+                return
+            found.append(ask_ruled(server))
+            peak = server.hwm_bytes()
+    checks.check(found[0] == found[1], f"{label(model)} with a grammar: {found[1]}, plain {found[0]}")
+    checks.check(peak <= budget, f"{label(model)} with a grammar: VmHWM {peak / MIB:.2f} of {budget / MIB:.2f} MiB")
+    print(f"{label(model)} grammar at the minimum: VmHWM {peak / MIB:.1f} of {budget / MIB:.1f} MiB", flush=True)
+
+
 try_dry_run()
+try_grammar(harness.SMOLLM2)
+try_grammar(harness.GEMMA3)
 try_two(harness.SMOLLM2)
 try_refusal(harness.SMOLLM2)
 try_defaults(harness.SMOLLM2)
