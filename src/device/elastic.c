@@ -50,7 +50,7 @@ struct bt_elastic {
     uint32_t *order;    /* [n_order] streamed units in the order they are taken */
     uint32_t *held;     /* [n_held] units that are copied or held, first taken first */
     uint32_t n_order, n_held;
-    bt_lend_window window;
+    uint64_t n_graphs;                 /* ever */
     uint64_t lendable[BT_CALM_GRAPHS]; /* during each of the last graphs */
     uint64_t grown_bytes;              /* by the caches, for the last graph */
     bt_elastic_stats stats;
@@ -241,12 +241,13 @@ bt_status bt_elastic_prepare(bt_device *device, const struct ggml_cgraph *graph,
     bt_status status = BT_OK;
     e->grown_bytes = 0;
     pthread_mutex_lock(&device->buffer_lock);
-    bt_lenders_follow(device, &e->window, graph->uid);
+    bt_lenders_follow(device, graph);
+    e->n_graphs++;
     bt_lenders_mark_graph(device, graph);
     for (bt_buffer *buffer = device->buffers; buffer && status == BT_OK; buffer = buffer->next)
         if (buffer->lender) status = commit_fresh(e, buffer, err);
     pthread_mutex_unlock(&device->buffer_lock);
-    e->lendable[e->window.n_graphs % BT_CALM_GRAPHS] = lending_of(e).lendable_bytes;
+    e->lendable[e->n_graphs % BT_CALM_GRAPHS] = lending_of(e).lendable_bytes;
     return status;
 }
 
@@ -263,7 +264,7 @@ static void keep_copies(bt_elastic *e) {
 }
 
 static uint64_t room_now(const bt_elastic *e) {
-    if (e->window.n_graphs < BT_CALM_GRAPHS) return 0;
+    if (e->n_graphs < BT_CALM_GRAPHS) return 0;
     uint64_t least = e->lendable[0];
     for (uint32_t i = 1; i < BT_CALM_GRAPHS; i++)
         least = bt_min_u64(least, e->lendable[i]);
