@@ -178,7 +178,16 @@ void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image) {
 
 /* ---- buffers that lend ---- */
 
-/* Charge what was marked. A buffer's last page may be charged in part: it lends no more than it was charged. One that
+/* All pages of it are gone, and its charge with them. */
+static void drop_all(bt_elastic *e, bt_buffer *buffer) {
+    bt_mapping *mapping = buffer->memory->mapping;
+    (void)bt_os_drop(mapping->base, mapping->bytes); /* whole pages of ours: cannot fail */
+    bt_elastic_cleared(e->device, buffer);
+}
+
+/* Charge what was marked. Where that is refused the pages must not be there unpaid for the next graph: a compute buffer
+ * holds nothing for it, so that all of it is dropped; a cache was charged in full before it lent, and has it back. A
+ * buffer's last page may be charged in part: it lends no more than it was charged. One that
  * was charged nothing (buffers.c) lends nothing, and is charged what it touches. */
 static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     bt_mapping *mapping = buffer->memory->mapping;
@@ -188,7 +197,9 @@ static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     if (lends) bytes = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
     if (bytes == 0) return BT_OK;
     if (lends) make_room(e, bytes);
-    return bt_account_commit(e->device->account, mapping, bytes, err);
+    bt_status status = bt_account_commit(e->device->account, mapping, bytes, err);
+    if (status != BT_OK && !bt_lender_keeps(buffer->lender)) drop_all(e, buffer);
+    return status;
 }
 
 bt_status bt_elastic_lend(bt_device *device, bt_buffer *buffer, bt_error *err) {

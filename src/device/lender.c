@@ -213,4 +213,5 @@ bool bt_lender_keeps(const bt_lender *lender) {
 
 void bt_lender_clear(bt_lender *lender) {
     memset(lender->touched, 0, n_words(lender) * sizeof *lender->touched);
+    lender->n_fresh = 0;
 }

@@ -181,8 +181,15 @@ typedef struct doubling {
 
 static const float x_values[] = {1, 2, 3, 4}, y_values[] = {2, 4, 6, 8};
 
-static void doubling_make(doubling *d, const guest *g, uint64_t uid) {
+static void doubling_place(doubling *d, const guest *g) {
     bt_device *device = bt_holder_device(g->holder);
+    d->buffer = ggml_backend_alloc_ctx_tensors_from_buft(d->ctx, bt_device_buffer_type(device));
+    assert_non_null(d->buffer);
+    ggml_backend_buffer_set_usage(d->buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
+    d->backend = ggml_backend_dev_init(bt_device_ggml(device), NULL);
+}
+
+static void doubling_make(doubling *d, const guest *g, uint64_t uid) {
     struct ggml_init_params params = {ggml_tensor_overhead() * 8 + ggml_graph_overhead(), NULL, true};
     d->ctx = ggml_init(params);
     assert_non_null(d->ctx);
@@ -191,10 +198,7 @@ static void doubling_make(doubling *d, const guest *g, uint64_t uid) {
     d->graph = ggml_new_graph_custom(d->ctx, 8, false);
     ggml_build_forward_expand(d->graph, d->y);
     d->graph->uid = uid;
-    d->buffer = ggml_backend_alloc_ctx_tensors_from_buft(d->ctx, bt_device_buffer_type(device));
-    assert_non_null(d->buffer);
-    ggml_backend_buffer_set_usage(d->buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
-    d->backend = ggml_backend_dev_init(bt_device_ggml(device), NULL);
+    doubling_place(d, g);
 }
 
 static void doubling_set(const doubling *d) {
@@ -260,6 +264,41 @@ static void test_buffer_in_the_making(void **state) {
     assert_int_equal(guest_line(&g, BT_LINE_KV).committed_bytes, 0);
     check_quiet(&g);
     ggml_backend_buffer_free(large);
+    doubling_free(&d);
+    llama_model_free(model);
+    guest_close(&g);
+}
+
+/* A compute buffer that is asked for larger than its line is charged for what graphs touch, up to the line. */
+static void test_charged_by_touch(void **state) {
+    (void)state;
+    guest g;
+    guest_open(&g, ref.path, GUEST_PINS_NONE, 0);
+    struct llama_model *model = guest_load(&g, ref.path, NULL);
+    assert_non_null(model);
+    uint64_t line_bytes = g.plan.ledger.bytes[BT_LINE_COMPUTE];
+    doubling d = {0};
+    struct ggml_init_params params = {ggml_tensor_overhead() * 8 + 2 * ggml_graph_overhead(), NULL, true};
+    d.ctx = ggml_init(params);
+    assert_non_null(d.ctx);
+    d.x = ggml_new_tensor_1d(d.ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *between = ggml_new_tensor_1d(d.ctx, GGML_TYPE_F32, (int64_t)(2 * line_bytes / sizeof(float)));
+    d.y = ggml_scale(d.ctx, d.x, 2);
+    d.graph = ggml_new_graph_custom(d.ctx, 8, false);
+    ggml_build_forward_expand(d.graph, d.y);
+    struct ggml_cgraph *all = ggml_new_graph_custom(d.ctx, 8, false);
+    ggml_build_forward_expand(all, ggml_scale_inplace(d.ctx, between, 3));
+    doubling_place(&d, &g);
+    for (uint32_t i = 0; i < 2; i++) {
+        doubling_set(&d);
+        assert_int_equal(doubling_run(&d), GGML_STATUS_SUCCESS);
+        doubling_check(&d);
+        uint64_t committed_bytes = guest_line(&g, BT_LINE_COMPUTE).committed_bytes;
+        assert_true(committed_bytes >= 2 * 4096 && committed_bytes < GUEST_MIB); /* two pages, and the schedule */
+        assert_int_equal(g.n_heard, i);
+        assert_int_equal(ggml_backend_graph_compute(d.backend, all), GGML_STATUS_FAILED);
+        check_heard(&g, i + 1, "ram_budget");
+    }
     doubling_free(&d);
     llama_model_free(model);
     guest_close(&g);
@@ -689,6 +728,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_others_leave_inputs_and_results),
         cmocka_unit_test(test_buffer_in_the_making),
+        cmocka_unit_test(test_charged_by_touch),
         cmocka_unit_test(test_heard_once),
         cmocka_unit_test(test_context_too_large),
         cmocka_unit_test(test_loaded_twice),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_guest_faults.c: every fallible call of the drop-in's device fails once, behind real libllama.
  *
- *     holder opened -> model loaded -> context -> prompt decoded          call k fails, k = 0 1 2 ... 80, then a sample
- *     -> all freed, the same holder: loaded, decoded                      without a fault: the right token
- *     -> closed                                                           nothing is left
+ *     holder opened -> model loaded -> context -> prompt decoded     call k fails
+ *     -> all freed, the same holder: loaded, decoded                 without a fault: the right token
+ *     -> closed                                                      nothing is left
+ *
+ * k goes through each of the four steps: its first calls one by one, then a sample.
  *
  * Whatever fails: an error with a code, or a call of libllama that says so and a reason that is heard; or the right
  * token. Half of the model is pinned, so that loading keeps and computing reads. FAULT_EVERY=1 in the environment makes
@@ -31,13 +33,17 @@ int main(void) {
 
 #else
 
-#define EACH_MAX 80u /* every k up to here */
+#define EACH_MAX 16u /* calls of a step that are tried one by one */
+
+typedef enum reached { REACHED_NOTHING, REACHED_MODEL, REACHED_CONTEXT, REACHED_TOKEN } reached;
 
 typedef struct fixture {
     char path[4096];
     guest g;
-    int32_t token; /* the greedy one of the clean run */
-    uint32_t n_open_failed, n_load_failed, n_context_failed, n_decode_failed, n_survived;
+    int32_t token;                       /* the greedy one of the clean run */
+    uint64_t n_calls[REACHED_TOKEN + 1]; /* that had been made when this was reached */
+    uint32_t n_open_failed, n_survived;
+    uint32_t n_failed[REACHED_TOKEN]; /* after this was reached */
 } fixture;
 
 static const llama_token tokens[] = {504, 3575, 282, 4649, 314, 253, 1539, 28, 504, 3575};
@@ -51,24 +57,23 @@ static int32_t best_token(struct llama_context *context) {
     return best;
 }
 
-typedef enum reached { REACHED_NOTHING, REACHED_MODEL, REACHED_CONTEXT, REACHED_TOKEN } reached;
-
 /* A program's life with the device, once; how far it came. */
-static reached run(const fixture *f, int32_t *ret_token) {
+static reached run(fixture *f, int32_t *ret_token) {
     reached so_far = REACHED_NOTHING;
+    f->n_calls[REACHED_NOTHING] = bt_fault_count();
     struct llama_model *model = guest_load(&f->g, f->path, NULL);
     struct llama_context *context = NULL;
     if (model) {
-        so_far = REACHED_MODEL;
+        f->n_calls[so_far = REACHED_MODEL] = bt_fault_count();
         context = guest_context(model, GUEST_CTX);
     }
     if (context) {
-        so_far = REACHED_CONTEXT;
+        f->n_calls[so_far = REACHED_CONTEXT] = bt_fault_count();
         llama_token copy[sizeof tokens / sizeof *tokens];
         memcpy(copy, tokens, sizeof copy);
         if (llama_decode(context, llama_batch_get_one(copy, sizeof tokens / sizeof *tokens)) == 0) {
             *ret_token = best_token(context);
-            so_far = REACHED_TOKEN;
+            f->n_calls[so_far = REACHED_TOKEN] = bt_fault_count();
         }
         llama_free(context);
     }
@@ -92,9 +97,7 @@ static void check_run(fixture *f, uint64_t k, reached so_far, int32_t token, boo
     if (!hit) fail_msg("no call failed, but: %s", g->heard.text);
     if (g->n_heard == 0 || g->heard.code[0] == '\0' || g->heard.text[0] == '\0')
         fail_msg("call %d: libllama's call number %d failed, and no reason was heard", (int)k, (int)so_far);
-    *(so_far == REACHED_NOTHING ? &f->n_load_failed
-      : so_far == REACHED_MODEL ? &f->n_context_failed
-                                : &f->n_decode_failed) += 1;
+    f->n_failed[so_far]++;
 }
 
 /* One life with call k failing, then one without in the same holder; false when no call had that number. */
@@ -127,45 +130,58 @@ static bool run_with_fault(fixture *f, uint64_t k) {
     return hit;
 }
 
-/* From call first on; each of the next EACH_MAX, then a sample. */
-static uint32_t sweep(fixture *f, uint64_t first) {
+/* Calls first to end. */
+static void sweep(fixture *f, uint64_t first, uint64_t end) {
     uint32_t n_runs = 0;
-    uint64_t done = 0;
-    while (run_with_fault(f, first + done)) {
+    f->n_open_failed = f->n_survived = 0;
+    memset(f->n_failed, 0, sizeof f->n_failed);
+    for (uint64_t done = 0; first + done < end; done += done < EACH_MAX || getenv("FAULT_EVERY") ? 1 : done / 4) {
+        if (!run_with_fault(f, first + done)) fail_msg("no call has number %d", (int)(first + done));
         n_runs++;
-        done += done < EACH_MAX || getenv("FAULT_EVERY") ? 1 : done / 12;
     }
-    (void)printf("%u runs with a fault, calls %u to %u: opening failed in %u, loading in %u, a context in %u, decoding "
-                 "in %u; %u went on\n",
-                 n_runs, (uint32_t)first, (uint32_t)(first + done), f->n_open_failed, f->n_load_failed,
-                 f->n_context_failed, f->n_decode_failed, f->n_survived);
-    return n_runs;
+    (void)printf("%u of the calls %u to %u fail: opening failed in %u, loading in %u, a context in %u, decoding in %u; "
+                 "%u went on\n",
+                 n_runs, (uint32_t)first, (uint32_t)end, f->n_open_failed, f->n_failed[REACHED_NOTHING],
+                 f->n_failed[REACHED_MODEL], f->n_failed[REACHED_CONTEXT], f->n_survived);
 }
 
-static void test_from_opening(void **state) {
+/* How many calls there are to each step. */
+static void count(fixture *f) {
+    bt_error err = {0};
+    int32_t token = -1;
+    bt_fault_arm(UINT64_MAX, false);
+    assert_int_equal(guest_hold(&f->g, &err), BT_OK);
+    assert_int_equal(run(f, &token), REACHED_TOKEN);
+    (void)bt_fault_disarm();
+    assert_true(bt_holder_close(f->g.holder));
+}
+
+static void test_opening(void **state) {
     fixture *f = *state;
-    assert_true(sweep(f, 0) > EACH_MAX);
+    count(f);
+    sweep(f, 0, f->n_calls[REACHED_NOTHING]);
     assert_true(f->n_open_failed > EACH_MAX);
 }
 
-/* Most calls of opening are of reading the plan: the sample of the first sweep has few of what follows. */
-static void test_from_loading(void **state) {
+static void test_loading(void **state) {
     fixture *f = *state;
-    bt_error err = {0};
-    f->g.holder = NULL;
-    bt_fault_arm(UINT64_MAX, false);
-    assert_int_equal(guest_hold(&f->g, &err), BT_OK);
-    uint64_t n_opening = bt_fault_count();
-    (void)bt_fault_disarm();
-    assert_true(bt_holder_close(f->g.holder));
-    f->n_open_failed = f->n_load_failed = f->n_context_failed = f->n_decode_failed = f->n_survived = 0;
-    uint32_t n_runs = sweep(f, n_opening);
-    assert_true(n_runs > EACH_MAX);
-    assert_int_equal(f->n_open_failed, 0);
-    assert_true(f->n_load_failed > 0);
-    assert_true(f->n_context_failed > 0);
-    assert_true(f->n_decode_failed > 0);
-    assert_true(f->n_survived < n_runs);
+    count(f);
+    sweep(f, f->n_calls[REACHED_NOTHING], f->n_calls[REACHED_MODEL]);
+    assert_true(f->n_failed[REACHED_NOTHING] + f->n_failed[REACHED_MODEL] > EACH_MAX);
+}
+
+static void test_context(void **state) {
+    fixture *f = *state;
+    count(f);
+    sweep(f, f->n_calls[REACHED_MODEL], f->n_calls[REACHED_CONTEXT]);
+    assert_true(f->n_failed[REACHED_MODEL] > 0);
+}
+
+static void test_decoding(void **state) {
+    fixture *f = *state;
+    count(f);
+    sweep(f, f->n_calls[REACHED_CONTEXT], f->n_calls[REACHED_TOKEN]);
+    assert_true(f->n_failed[REACHED_CONTEXT] > 0);
 }
 
 /* ---- set-up ---- */
@@ -194,8 +210,9 @@ int main(void) {
     if (!make(&f)) {
         (void)fprintf(stderr, "a run without faults fails: %s\n", f.g.heard.text);
     } else {
-        const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_from_opening, &f),
-                                           cmocka_unit_test_prestate(test_from_loading, &f)};
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test_prestate(test_opening, &f), cmocka_unit_test_prestate(test_loading, &f),
+            cmocka_unit_test_prestate(test_context, &f), cmocka_unit_test_prestate(test_decoding, &f)};
         failed = cmocka_run_group_tests_name("guest faults", tests, NULL, NULL);
     }
     guest_plan_free(&f.g);
