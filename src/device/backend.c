@@ -184,11 +184,13 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
 
 static void set_n_threads(ggml_backend_t backend, int n_threads) {
     bt_device *device = device_of(backend->device);
-    if (n_threads < 1 || (uint32_t)n_threads == device->params.n_threads) return;
+    if (n_threads < 1) return;
     pthread_mutex_lock(&device->graph_lock);
-    device->params.n_threads = (uint32_t)n_threads;
-    bt_cpu_set_threads(device->cpu, (uint32_t)n_threads);
-    device->generation++; /* schedules were planned for another number of threads */
+    if ((uint32_t)n_threads != device->params.n_threads) {
+        device->params.n_threads = (uint32_t)n_threads;
+        bt_cpu_set_threads(device->cpu, (uint32_t)n_threads);
+        device->generation++; /* schedules were planned for another number of threads */
+    }
     pthread_mutex_unlock(&device->graph_lock);
 }
 

@@ -54,8 +54,8 @@ static void buffer_free(ggml_backend_buffer_t ggml) {
     bt_device *device = buffer->device;
     list_remove(device, buffer);
     pthread_mutex_lock(&device->graph_lock);
+    if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) bt_weights_forget(device->weights, ggml);
     bt_elastic_forget(device, buffer);
-    if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) bt_guest_unloaded(device);
     pthread_mutex_unlock(&device->graph_lock);
     bt_pool_give(device->pool, buffer->memory);
     bt_heap_free(buffer);
@@ -120,6 +120,7 @@ static bt_line written_line(const bt_buffer *buffer) {
 static bt_status clear(bt_buffer *buffer, uint8_t value, bt_error *err) {
     const bt_mapping *mapping = buffer->memory->mapping;
     if (!buffer->classified) BT_TRY(charge(buffer, kept_line(buffer), err));
+    buffer->lost.status = BT_OK; /* it holds what it should again */
     /* Dropped pages read as zero, and are memory only once they are written. */
     if (value == 0 && bt_os_drop(mapping->base, mapping->bytes) == 0) {
         bt_elastic_cleared(buffer->device, buffer);
@@ -155,6 +156,13 @@ static uint8_t *tensor_span(ggml_backend_buffer_t ggml, const struct ggml_tensor
     return data + offset;
 }
 
+/* A write that failed, from outside a graph. A guest goes on after it: what is written once, for many graphs, must not
+ * be missing in the second of them. */
+static void lose(bt_buffer *buffer, const bt_error *err) {
+    if (buffer->device->guest && buffer->ggml->usage != GGML_BACKEND_BUFFER_USAGE_COMPUTE) buffer->lost = *err;
+    bt_device_fail(buffer->device, err);
+}
+
 /* The same span, about to be written by somebody who is no graph. is_weights: matches no file (an adapter, a control
  * vector): ordinary memory, charged and stored. */
 static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, size_t offset, size_t size,
@@ -171,7 +179,7 @@ static uint8_t *span_to_write(ggml_backend_buffer_t ggml, const struct ggml_tens
     if (status == BT_OK) status = bt_elastic_touch(buffer->device, buffer, (uint64_t)(span - base), size, &err);
     pthread_mutex_unlock(&buffer->device->graph_lock);
     if (status == BT_OK) return span;
-    bt_device_fail(buffer->device, &err);
+    lose(buffer, &err);
     return NULL;
 }
 
@@ -181,20 +189,44 @@ static void buffer_memset(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor
     if (span) memset(span, value, size);
 }
 
+/* The file's part of a tensor that is another's after all. */
+static bool fetch(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor) {
+    bt_buffer *buffer = ggml->context;
+    bt_error err;
+    uint8_t *span = span_to_write(ggml, tensor, 0, ggml_nbytes(tensor), true);
+    if (!span) return false;
+    if (bt_weights_fetch(buffer->device->weights, tensor, span, &err) == BT_OK) return true;
+    lose(buffer, &err);
+    return false;
+}
+
+static bt_whose set_weight(bt_device *device, const struct ggml_tensor *tensor, const void *data, size_t offset,
+                           size_t size) {
+    pthread_mutex_lock(&device->graph_lock);
+    bt_whose whose = bt_weights_set(device->weights, tensor, data, offset, size);
+    pthread_mutex_unlock(&device->graph_lock);
+    return whose;
+}
+
 void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
                    size_t size) {
-    bt_buffer *buffer = ggml->context;
+    const bt_buffer *buffer = ggml->context;
     bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    if (is_weights && bt_weights_set(buffer->device->weights, tensor, data, offset, size)) return;
+    bt_whose whose = is_weights ? set_weight(buffer->device, tensor, data, offset, size) : BT_WHOSE_OTHER;
+    if (whose == BT_WHOSE_FILE || (whose == BT_WHOSE_NO_MORE && !fetch(ggml, tensor))) return;
     uint8_t *span = span_to_write(ggml, tensor, offset, size, is_weights);
     if (span) memcpy(span, data, size);
 }
 
 void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
                    size_t size) {
-    bt_buffer *buffer = ggml->context;
-    bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    if (is_weights && bt_weights_get(buffer->device->weights, tensor, data, offset, size)) return;
+    bt_device *device = ((bt_buffer *)ggml->context)->device;
+    if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+        pthread_mutex_lock(&device->graph_lock);
+        bool is_file = bt_weights_get(device->weights, tensor, data, offset, size);
+        pthread_mutex_unlock(&device->graph_lock);
+        if (is_file) return;
+    }
     const uint8_t *span = tensor_span(ggml, tensor, offset, size);
     if (span) memcpy(data, span, size);
 }
@@ -282,13 +314,37 @@ static bt_status classify_one(bt_buffer *buffer, bt_error *err) {
     return charge(buffer, is_compute ? BT_LINE_COMPUTE : kept_line(buffer), err);
 }
 
+/* Another of a guest's threads may just have been given it, and is about to name its use, or to clear it. */
+static bool is_in_the_making(const bt_buffer *buffer) {
+    return buffer->device->guest && buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_ANY;
+}
+
 bt_status bt_buffers_classify(bt_device *device, bt_error *err) {
     bt_status status = BT_OK;
     pthread_mutex_lock(&device->buffer_lock);
     for (bt_buffer *buffer = device->buffers; buffer && status == BT_OK; buffer = buffer->next)
-        status = classify_one(buffer, err);
+        if (!is_in_the_making(buffer)) status = classify_one(buffer, err);
     pthread_mutex_unlock(&device->buffer_lock);
     return status;
+}
+
+static bt_status use_one(bt_device *device, const struct ggml_tensor *tensor, bt_error *err) {
+    const struct ggml_tensor *base = tensor->view_src ? tensor->view_src : tensor;
+    if (!bt_buffer_is_ours(device, base->buffer)) return BT_OK;
+    bt_buffer *buffer = base->buffer->context;
+    BT_TRY(classify_one(buffer, err));
+    if (buffer->lost.status != BT_OK) *err = buffer->lost;
+    return buffer->lost.status;
+}
+
+bt_status bt_buffers_use(bt_device *device, const struct ggml_cgraph *graph, bt_error *err) {
+    for (int i = 0; i < graph->n_nodes && device->guest; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        BT_TRY(use_one(device, node, err));
+        for (int k = 0; k < GGML_MAX_SRC; k++)
+            if (node->src[k]) BT_TRY(use_one(device, node->src[k], err));
+    }
+    return BT_OK;
 }
 
 void bt_buffers_close(bt_device *device) {

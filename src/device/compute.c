@@ -143,7 +143,8 @@ enum ggml_status bt_compute(bt_device *device, struct ggml_cgraph *graph) {
     bool failed_before = device->has_error;
     pthread_mutex_unlock(&device->error_lock);
     if (!failed_before && check_files(device, &err) == BT_OK && bt_buffers_classify(device, &err) == BT_OK &&
-        bt_elastic_prepare(device, graph, &err) == BT_OK && bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
+        bt_buffers_use(device, graph, &err) == BT_OK && bt_elastic_prepare(device, graph, &err) == BT_OK &&
+        bt_schedule_get(device, graph, &schedule, &err) == BT_OK) {
         device->stats.segments += schedule->n_segments;
         bt_tier_before(device);
         status = device->params.measuring ? GGML_STATUS_SUCCESS : run(device, schedule, &err);

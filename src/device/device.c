@@ -102,7 +102,7 @@ static bt_status open_ring(bt_device *device, bt_error *err) {
                         device->params.ring_bytes, &device->ring, err);
 }
 
-bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *user, bt_error *err) {
+static bt_status start_parts(bt_device *device, bt_device_progress progress, void *user, bt_error *err) {
     const char *name = "";
     uint32_t n_missing = bt_weights_missing(device->weights, &name);
     if (n_missing > 0)
@@ -118,6 +118,25 @@ bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *
     /* A guest's buffers are held to what they touch, also where nothing streams that could borrow. */
     bool is_elastic = device->ring && device->params.elastic;
     return is_elastic || device->guest ? bt_elastic_open(device, err) : BT_OK;
+}
+
+/* A guest may ask for another context after a start that failed. Pins may have been repacked. */
+static void undo_start(bt_device *device) {
+    bt_elastic_close(device);
+    bt_ring_close(device->ring);
+    device->ring = NULL;
+    bt_heap_free(device->ring_units);
+    device->ring_units = NULL;
+    bt_repack_close(device);
+    bt_moe_close(device);
+    bt_rows_close(device);
+    bt_guest_drop_pins(device);
+}
+
+bt_status bt_device_start(bt_device *device, bt_device_progress progress, void *user, bt_error *err) {
+    bt_status status = start_parts(device, progress, user, err);
+    if (status != BT_OK) undo_start(device);
+    return status;
 }
 
 void bt_device_fail(bt_device *device, const bt_error *err) {

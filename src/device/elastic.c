@@ -50,7 +50,7 @@ struct bt_elastic {
     uint32_t *order;    /* [n_order] streamed units in the order they are taken */
     uint32_t *held;     /* [n_held] units that are copied or held, first taken first */
     uint32_t n_order, n_held;
-    bt_lend_window window;
+    uint64_t n_graphs;                 /* ever */
     uint64_t lendable[BT_CALM_GRAPHS]; /* during each of the last graphs */
     uint64_t grown_bytes;              /* by the caches, for the last graph */
     bt_elastic_stats stats;
@@ -178,7 +178,16 @@ void bt_elastic_offer(bt_device *device, uint32_t unit, const void *image) {
 
 /* ---- buffers that lend ---- */
 
-/* Charge what was marked. A buffer's last page may be charged in part: it lends no more than it was charged. One that
+/* All pages of it are gone, and its charge with them. */
+static void drop_all(bt_elastic *e, bt_buffer *buffer) {
+    bt_mapping *mapping = buffer->memory->mapping;
+    (void)bt_os_drop(mapping->base, mapping->bytes); /* whole pages of ours: cannot fail */
+    bt_elastic_cleared(e->device, buffer);
+}
+
+/* Charge what was marked. Where that is refused the pages must not be there unpaid for the next graph: a compute buffer
+ * holds nothing for it, so that all of it is dropped; a cache was charged in full before it lent, and has it back. A
+ * buffer's last page may be charged in part: it lends no more than it was charged. One that
  * was charged nothing (buffers.c) lends nothing, and is charged what it touches. */
 static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     bt_mapping *mapping = buffer->memory->mapping;
@@ -188,7 +197,9 @@ static bt_status commit_fresh(bt_elastic *e, bt_buffer *buffer, bt_error *err) {
     if (lends) bytes = bt_min_u64(bytes, bt_sat_sub_u64(mapping->lends_bytes, mapping->committed_bytes));
     if (bytes == 0) return BT_OK;
     if (lends) make_room(e, bytes);
-    return bt_account_commit(e->device->account, mapping, bytes, err);
+    bt_status status = bt_account_commit(e->device->account, mapping, bytes, err);
+    if (status != BT_OK && !bt_lender_keeps(buffer->lender)) drop_all(e, buffer);
+    return status;
 }
 
 bt_status bt_elastic_lend(bt_device *device, bt_buffer *buffer, bt_error *err) {
@@ -241,12 +252,13 @@ bt_status bt_elastic_prepare(bt_device *device, const struct ggml_cgraph *graph,
     bt_status status = BT_OK;
     e->grown_bytes = 0;
     pthread_mutex_lock(&device->buffer_lock);
-    bt_lenders_follow(device, &e->window, graph->uid);
+    bt_lenders_follow(device, graph);
+    e->n_graphs++;
     bt_lenders_mark_graph(device, graph);
     for (bt_buffer *buffer = device->buffers; buffer && status == BT_OK; buffer = buffer->next)
         if (buffer->lender) status = commit_fresh(e, buffer, err);
     pthread_mutex_unlock(&device->buffer_lock);
-    e->lendable[e->window.n_graphs % BT_CALM_GRAPHS] = lending_of(e).lendable_bytes;
+    e->lendable[e->n_graphs % BT_CALM_GRAPHS] = lending_of(e).lendable_bytes;
     return status;
 }
 
@@ -263,7 +275,7 @@ static void keep_copies(bt_elastic *e) {
 }
 
 static uint64_t room_now(const bt_elastic *e) {
-    if (e->window.n_graphs < BT_CALM_GRAPHS) return 0;
+    if (e->n_graphs < BT_CALM_GRAPHS) return 0;
     uint64_t least = e->lendable[0];
     for (uint32_t i = 1; i < BT_CALM_GRAPHS; i++)
         least = bt_min_u64(least, e->lendable[i]);

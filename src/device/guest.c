@@ -15,7 +15,9 @@
  *
  * Which tensor a weight is, its name alone does not say: a draft model repeats names, shapes and types. So the first
  * bytes of each piece are compared with the file's, of small tensors all of them. What differs at its start is another
- * file's weight, and ordinary memory; what differs later was written to while it was loaded, and is an error.
+ * file's weight, and ordinary memory; what differs later was written to while it was loaded, and is an error. What
+ * comes when the device is started is this model once more, or another: there all bytes are compared, and a tensor that
+ * differs anywhere is ordinary memory.
  *
  * Left out: programs that put a part of the model elsewhere. They are refused when they make a context. */
 
@@ -34,6 +36,7 @@ struct bt_guest {
     bt_device *device;
     bool started;           /* once, and for good */
     bool loaded;            /* all weights have come, and are there */
+    bt_error changed;       /* BT_OK, or what was wrong with the model that was loaded */
     uint64_t *filled_bytes; /* [n_units] of what its tensors have, kept in its image */
     bt_mapping *slack;      /* what loading took of the plan and nothing takes later: lent to streamed units */
     pthread_mutex_t lock;   /* starting */
@@ -75,14 +78,16 @@ void bt_guest_close(bt_device *device) {
 /* ---- loading ---- */
 
 /* Bytes of the file at a weight's offset are these. Unreadable is not equal. */
-static bool file_has(const bt_device *device, const bt_tensor *tensor, const void *data, uint64_t offset,
-                     uint64_t bytes) {
+static bool file_has(bt_device *device, const bt_tensor *tensor, const void *data, uint64_t offset, uint64_t bytes) {
+    bt_error err;
     uint8_t there[SAMPLE_BYTES];
     for (uint64_t done = 0; done < bytes;) {
         uint64_t n = bt_min_u64(bytes - done, sizeof there);
-        if (bt_store_read(device->params.store, tensor->shard, tensor->file_offset + offset + done, there, n, NULL) !=
-            BT_OK)
+        if (bt_store_read(device->params.store, tensor->shard, tensor->file_offset + offset + done, there, n, &err) !=
+            BT_OK) {
+            bt_device_fail(device, &err);
             return false;
+        }
         if (memcmp(there, (const uint8_t *)data + done, n) != 0) return false;
         done += n;
     }
@@ -91,7 +96,8 @@ static bool file_has(const bt_device *device, const bt_tensor *tensor, const voi
 
 bool bt_guest_is_weight(bt_device *device, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes) {
     const bt_tensor *tensor = &device->facts->tensors[weight];
-    bool whole = tensor->role == BT_ROLE_SMALL; /* norms of a family often begin alike */
+    /* Norms of a family often begin alike; of two models that were trained from one, any tensor may. */
+    bool whole = tensor->role == BT_ROLE_SMALL || device->guest->started;
     return file_has(device, tensor, data, offset, whole ? bytes : bt_min_u64(bytes, SAMPLE_BYTES));
 }
 
@@ -129,9 +135,6 @@ bt_status bt_guest_fill(bt_device *device, uint32_t weight, const void *data, ui
     const bt_facts *facts = device->facts;
     const bt_tensor *tensor = &facts->tensors[weight];
     if (device->guest->started) return BT_OK; /* loaded once more: it is there */
-    if (offset > 0 && !bt_guest_is_weight(device, weight, data, offset, bytes))
-        return bt_fail(err, BT_E_IO, "model_changed", BT_MEASURE_NONE, 0, 0,
-                       "%s was written to while it was loaded: %s is not what it was", facts->path, tensor->name);
     if (tensor->unit == BT_NO_UNIT) return BT_OK;
     uint64_t start = tensor->file_offset + offset;
     for (uint32_t u = tensor->unit; u < facts->n_units; u++) {
@@ -140,6 +143,34 @@ bt_status bt_guest_fill(bt_device *device, uint32_t weight, const void *data, ui
             BT_TRY(fill_unit(device, u, tensor, data, start, start + bytes, err));
     }
     return BT_OK;
+}
+
+bool bt_guest_refuses(bt_device *device, uint32_t weight) {
+    bt_guest *guest = device->guest;
+    if (guest->started) return false;
+    if (guest->changed.status == BT_OK)
+        (void)bt_fail(&guest->changed, BT_E_IO, "model_changed", BT_MEASURE_NONE, 0, 0,
+                      "%s was written to while it was loaded: %s is not what it was", device->facts->path,
+                      device->facts->tensors[weight].name);
+    return true;
+}
+
+/* What was wrong with one load is said, and does not stand in the way of the next. */
+void bt_guest_forget(bt_device *device) {
+    bt_guest *guest = device->guest;
+    if (!guest) return;
+    guest->changed = (bt_error){.status = BT_OK};
+    if (!guest->started) bt_guest_hear(device);
+    if (!guest->loaded) return;
+    device->generation++; /* schedules name tensors that are gone */
+    end_slack(device);    /* who loads again stages again */
+    guest->loaded = false;
+    device->phase = BT_PHASE_LOAD;
+}
+
+void bt_guest_drop_pins(bt_device *device) {
+    if (device->guest)
+        memset(device->guest->filled_bytes, 0, device->facts->n_units * sizeof *device->guest->filled_bytes);
 }
 
 bool bt_guest_has_unit(const bt_device *device, uint32_t unit) {
@@ -160,6 +191,8 @@ static bt_status lend_staging(bt_device *device, bt_error *err) {
 }
 
 static bt_status start(bt_device *device, bt_error *err) {
+    *err = device->guest->changed;
+    if (err->status != BT_OK) return err->status;
     if (bt_device_take_error(device, err)) return err->status; /* a weight that did not come as it should */
     if (!device->guest->started) BT_TRY(bt_device_start(device, NULL, NULL, err));
     device->guest->started = true;
@@ -181,21 +214,6 @@ bt_status bt_guest_before_buffer(bt_device *device, bool host, bt_error *err) {
     if (waits && !is_loading) status = start(device, err);
     pthread_mutex_unlock(&guest->lock);
     return status;
-}
-
-void bt_guest_unloaded(bt_device *device) {
-    bool is_left = false;
-    if (!device->guest) return;
-    pthread_mutex_lock(&device->buffer_lock);
-    for (const bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next)
-        is_left = is_left || buffer->ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-    pthread_mutex_unlock(&device->buffer_lock);
-    if (is_left) return;
-    bt_weights_forget(device->weights);
-    device->generation++; /* schedules name tensors that are gone */
-    end_slack(device);
-    device->guest->loaded = false;
-    device->phase = BT_PHASE_LOAD;
 }
 
 void bt_guest_hear(bt_device *device) {

@@ -62,6 +62,7 @@ typedef struct bt_buffer {
     bool host, classified;
     uint64_t charged_bytes;
     bt_lender *lender; /* elastic.c; NULL: what it was charged it keeps */
+    bt_error lost;     /* BT_OK, or why it does not hold what a guest wrote to it: graphs cannot use it */
     struct bt_buffer *next, *prev;
 } bt_buffer;
 
@@ -74,6 +75,8 @@ void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const
 void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
                    size_t size);
 bt_status bt_buffers_classify(bt_device *device, bt_error *err);
+/* A guest's, before a graph runs: what it uses is charged, and holds what was written to it. */
+bt_status bt_buffers_use(bt_device *device, const struct ggml_cgraph *graph, bt_error *err);
 
 /* ---- weights.c: which tensor of the file a ggml tensor is, and where its bytes are ---- */
 
@@ -83,9 +86,15 @@ bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error 
 void bt_weights_close(bt_weights *weights);
 /* Tensor of the file with this name and size, or BT_NO_WEIGHT. */
 uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type);
-/* libllama hands over (a part of) a weight. true: taken care of; false: not a tensor of the file. */
-bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
-                    uint64_t bytes);
+/* Whose a tensor is. NO_MORE: what came of it before is the file's, this is not, and it is ordinary memory from now on,
+ * into which bt_weights_fetch brings what came before. */
+typedef enum bt_whose { BT_WHOSE_FILE, BT_WHOSE_OTHER, BT_WHOSE_NO_MORE } bt_whose;
+/* libllama hands over (a part of) a weight. FILE: taken care of. Under graph_lock, as all that looks for tensors. */
+bt_whose bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
+                        uint64_t bytes);
+bt_status bt_weights_fetch(const bt_weights *weights, const struct ggml_tensor *tensor, void *dest, bt_error *err);
+/* A buffer of weights is freed: the records of its tensors may come again as those of others. */
+void bt_weights_forget(bt_weights *weights, const struct ggml_backend_buffer *buffer);
 bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset, uint64_t bytes);
 /* Index in facts->tensors of a ggml tensor that was handed over, or BT_NO_WEIGHT. */
 uint32_t bt_weights_of(const bt_weights *weights, const struct ggml_tensor *tensor);
@@ -104,8 +113,6 @@ uint32_t bt_weights_missing(const bt_weights *weights, const char **ret_name);
 
 /* A unit's images in memory that it was given for good; NULL: it streams. */
 bt_mapping *bt_weights_unit_mapping(const bt_weights *weights, uint32_t unit);
-/* libllama has freed its tensors: others may stand at their addresses. */
-void bt_weights_forget(bt_weights *weights);
 /* Whether any tensor of the file was handed over yet. */
 bool bt_weights_any(const bt_weights *weights);
 
@@ -119,15 +126,21 @@ void bt_guest_close(bt_device *device);
 /* Before a buffer is made: when all weights have come, the device is started. Fails where some have not, and others are
  * where a context is being made for. */
 bt_status bt_guest_before_buffer(bt_device *device, bool host, bt_error *err);
-/* Is it this weight of the file, by bytes that are handed over? Read and compared. */
+/* Is it this weight of the file, by bytes that are handed over? Read and compared, all of them when the device is
+ * started: then a model was loaded, and this may be another. */
 bool bt_guest_is_weight(bt_device *device, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes);
+/* A later piece was not this weight's. true: while the model is loaded for the first time, which is then wrong; no
+ * context is made of it. */
+bool bt_guest_refuses(bt_device *device, uint32_t weight);
+/* No tensor of the file is left of all that came: the model is gone, and may be loaded again. */
+void bt_guest_forget(bt_device *device);
+/* What is pinned is read again when the device is started. */
+void bt_guest_drop_pins(bt_device *device);
 /* Bytes of a weight, on their way into memory: what is pinned of them is kept. */
 bt_status bt_guest_fill(bt_device *device, uint32_t weight, const void *data, uint64_t offset, uint64_t bytes,
                         bt_error *err);
 /* All bytes of a unit were kept. */
 bool bt_guest_has_unit(const bt_device *device, uint32_t unit);
-/* After a buffer of weights was freed: when none is left, the model is gone, and may be loaded again. */
-void bt_guest_unloaded(bt_device *device);
 /* A failure is said, and is over: the next graph begins anew. */
 void bt_guest_hear(bt_device *device);
 
@@ -185,7 +198,7 @@ void bt_schedules_close(bt_device *device);
  * backends; then what was touched of a compute buffer is kept. */
 #define BT_PASS_GRAPHS 16u
 
-/* A window of graphs: two passes or more. Zero at first. */
+/* A window of the graphs of a buffer: two passes or more. Zero at first. */
 typedef struct bt_lend_window {
     uint64_t uids[BT_PASS_GRAPHS]; /* of the last graphs */
     uint64_t n_graphs;             /* ever */
@@ -204,9 +217,9 @@ void bt_lender_clear(bt_lender *lender);
 uint64_t bt_lender_take_fresh_bytes(bt_lender *lender);
 /* Mark what a graph will write, in all buffers that lend. */
 void bt_lenders_mark_graph(const bt_device *device, const struct ggml_cgraph *graph);
-/* Before that, for each graph (uid 0: unknown): when a window is complete, what it left of compute buffers is dropped
- * and released. Under buffer_lock. */
-void bt_lenders_follow(bt_device *device, bt_lend_window *window, uint64_t uid);
+/* Before that, for each graph (uid 0: unknown): when the window of a compute buffer with its results is complete, what
+ * it left of that is dropped and released. Under buffer_lock. */
+void bt_lenders_follow(bt_device *device, const struct ggml_cgraph *graph);
 
 /* ---- elastic.c: weights in memory that is planned for others and not used yet ---- */
 

@@ -13,7 +13,8 @@
  * ggml's allocator keeps the places of the largest graph for every smaller one, so what a token uses of a compute
  * buffer is scattered over it. Compute buffers hold nothing between two passes: pages that no graph of a whole window
  * of passes used are dropped, and lend again. A pass may be several graphs (splits); it is told by a graph that comes
- * back.
+ * back. Each buffer has a window of its own, of the graphs whose results it holds: another context, which computes
+ * meanwhile, says nothing of inputs that were set and results that were not read yet.
  *
  * Bound: two bits a page. */
 
@@ -34,6 +35,8 @@ struct bt_lender {
     uint64_t n_pages;
     uint64_t n_fresh; /* marked for what is about to run, not yet charged */
     bool keeps;       /* its content outlives a graph: a cache */
+    bool runs;        /* holds results of the graph that is about to run */
+    bt_lend_window window;
 };
 
 /* Set bits [first, end); the number that were not set before. */
@@ -169,20 +172,31 @@ static uint32_t pass_length(const bt_lend_window *window, uint64_t uid) {
     return 0;
 }
 
-void bt_lenders_follow(bt_device *device, bt_lend_window *window, uint64_t uid) {
+static void follow(bt_account *account, bt_buffer *buffer, uint64_t uid) {
+    bt_lender *lender = buffer->lender;
+    bt_lend_window *window = &lender->window;
     uint32_t pass = pass_length(window, uid);
     uint64_t length = window->n_graphs - window->start;
     bool complete = pass > 0 && length >= bt_max_u64(UINT64_C(2) * pass, BT_CALM_GRAPHS);
     window->uids[window->n_graphs % BT_PASS_GRAPHS] = uid;
-    bool goes_on = pass > 0 && !complete;
-    for (bt_buffer *buffer = device->buffers; buffer && !goes_on; buffer = buffer->next) {
-        bt_lender *lender = buffer->lender;
-        if (!lender || lender->keeps) continue;
-        if (complete) drop_left(device->account, buffer);
+    if (complete) drop_left(account, buffer);
+    if (complete || pass == 0) {
         memset(lender->used, 0, n_words(lender) * sizeof *lender->used);
+        window->start = window->n_graphs;
     }
-    if (!goes_on) window->start = window->n_graphs;
     window->n_graphs++;
+}
+
+void bt_lenders_follow(bt_device *device, const struct ggml_cgraph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        bt_buffer *buffer = lending_buffer(device, graph->nodes[i]);
+        if (buffer) buffer->lender->runs = true;
+    }
+    for (bt_buffer *buffer = device->buffers; buffer; buffer = buffer->next) {
+        if (!buffer->lender || !buffer->lender->runs) continue;
+        buffer->lender->runs = false;
+        if (!buffer->lender->keeps) follow(device->account, buffer, graph->uid);
+    }
 }
 
 /* ---- its own numbers ---- */
@@ -199,4 +213,5 @@ bool bt_lender_keeps(const bt_lender *lender) {
 
 void bt_lender_clear(bt_lender *lender) {
     memset(lender->touched, 0, n_words(lender) * sizeof *lender->touched);
+    lender->n_fresh = 0;
 }

@@ -30,6 +30,7 @@ static const bt_line area_lines[AREA_COUNT] = {BT_LINE_PINNED, BT_LINE_HEAD, BT_
 
 typedef struct pointer_entry {
     const struct ggml_tensor *tensor;
+    const struct ggml_backend_buffer *buffer; /* with which the record goes */
     uint32_t weight;
 } pointer_entry;
 
@@ -109,9 +110,13 @@ uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t b
 
 /* ---- pointers ---- */
 
-static uint32_t pointer_slot(const bt_weights *weights, const struct ggml_tensor *tensor) {
+static uint32_t home_slot(const bt_weights *weights, const struct ggml_tensor *tensor) {
     uint64_t hash = ((uint64_t)(uintptr_t)tensor >> 4) * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
-    uint32_t slot = (uint32_t)(hash >> 32) % weights->n_pointer_slots;
+    return (uint32_t)(hash >> 32) % weights->n_pointer_slots;
+}
+
+static uint32_t pointer_slot(const bt_weights *weights, const struct ggml_tensor *tensor) {
+    uint32_t slot = home_slot(weights, tensor);
     while (weights->by_pointer[slot].tensor && weights->by_pointer[slot].tensor != tensor)
         slot = (slot + 1) % weights->n_pointer_slots;
     return slot;
@@ -130,15 +135,35 @@ static bool remember(bt_weights *weights, const struct ggml_tensor *tensor, uint
         weights->n_pointers++;
         entry->tensor = tensor;
     }
+    entry->buffer = tensor->buffer;
     entry->weight = weight;
     weights->seen[weight] = true;
     return true;
 }
 
-void bt_weights_forget(bt_weights *weights) {
-    memset(weights->by_pointer, 0, weights->n_pointer_slots * sizeof *weights->by_pointer);
+/* What follows an erased entry moves up, unless it would come to stand before its home. */
+static void erase(bt_weights *weights, uint32_t slot) {
+    pointer_entry *entries = weights->by_pointer;
+    uint32_t n = weights->n_pointer_slots, hole = slot;
+    for (uint32_t at = (hole + 1) % n; entries[at].tensor; at = (at + 1) % n) {
+        uint32_t home = home_slot(weights, entries[at].tensor);
+        bool stays = hole <= at ? hole < home && home <= at : hole < home || home <= at;
+        if (stays) continue;
+        entries[hole] = entries[at];
+        hole = at;
+    }
+    entries[hole] = (pointer_entry){0};
+    weights->n_pointers--;
+}
+
+void bt_weights_forget(bt_weights *weights, const struct ggml_backend_buffer *buffer) {
     memset(weights->seen, 0, weights->facts->n_tensors * sizeof *weights->seen);
-    weights->n_pointers = 0;
+    for (uint32_t slot = 0; slot < weights->n_pointer_slots; slot++)
+        while (weights->by_pointer[slot].tensor && weights->by_pointer[slot].buffer == buffer)
+            erase(weights, slot);
+    for (uint32_t slot = 0; slot < weights->n_pointer_slots; slot++)
+        if (weights->by_pointer[slot].tensor) weights->seen[weights->by_pointer[slot].weight] = true;
+    if (weights->n_pointers == 0) bt_guest_forget(weights->device);
 }
 
 /* ---- layout ---- */
@@ -257,17 +282,34 @@ static void fill(bt_weights *weights, uint32_t weight, const void *data, uint64_
         bt_device_fail(weights->device, &err);
 }
 
-bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
-                    uint64_t bytes) {
-    if (weights->device->params.stands_in > 0) return true;
+/* A tensor of the file by its first piece, or BT_NO_WEIGHT: ordinary memory. */
+static uint32_t match(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
+                      uint64_t bytes) {
+    uint32_t weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
+    if (weight == BT_NO_WEIGHT || offset != 0) return BT_NO_WEIGHT;
+    if (weights->facts->tensors[weight].role == BT_ROLE_AWAY) return BT_NO_WEIGHT; /* it was to be elsewhere */
+    return is_of_file(weights, weight, data, bytes) && remember(weights, tensor, weight) ? weight : BT_NO_WEIGHT;
+}
+
+bt_status bt_weights_fetch(const bt_weights *weights, const struct ggml_tensor *tensor, void *dest, bt_error *err) {
+    uint32_t weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
+    if (weight == BT_NO_WEIGHT) return BT_OK; /* it has another name by now: nothing of it came as a weight */
+    const bt_tensor *facts = &weights->facts->tensors[weight];
+    return bt_store_read(weights->device->params.store, facts->shard, facts->file_offset, dest, facts->bytes, err);
+}
+
+bt_whose bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
+                        uint64_t bytes) {
+    bt_device *device = weights->device;
+    if (device->params.stands_in > 0) return BT_WHOSE_FILE;
     uint32_t weight = bt_weights_of(weights, tensor);
     if (weight == BT_NO_WEIGHT) {
-        weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
-        if (weight == BT_NO_WEIGHT || offset != 0) return false;
-        const bt_tensor *facts = &weights->facts->tensors[weight];
-        if (facts->role == BT_ROLE_AWAY) return false; /* it was to be elsewhere: ordinary memory, if there is any */
-        if (!is_of_file(weights, weight, data, bytes)) return false; /* ordinary memory */
-        if (!remember(weights, tensor, weight)) return false;
+        weight = match(weights, tensor, data, offset, bytes);
+        if (weight == BT_NO_WEIGHT) return BT_WHOSE_OTHER;
+    } else if (device->guest && !bt_guest_is_weight(device, weight, data, offset, bytes)) {
+        if (bt_guest_refuses(device, weight)) return BT_WHOSE_FILE;
+        erase(weights, pointer_slot(weights, tensor));
+        return BT_WHOSE_NO_MORE;
     }
     fill(weights, weight, data, offset, bytes);
     if (weights->facts->tensors[weight].role == BT_ROLE_SMALL) {
@@ -275,7 +317,7 @@ bool bt_weights_set(bt_weights *weights, const struct ggml_tensor *tensor, const
         uint8_t *base = weights->small->base;
         memcpy(base + weights->small_offset[weight] + offset, data, bytes);
     }
-    return true;
+    return BT_WHOSE_FILE;
 }
 
 bool bt_weights_get(bt_weights *weights, const struct ggml_tensor *tensor, void *data, uint64_t offset,

@@ -164,22 +164,23 @@ bt_status bt_holder_open(const char *plan_path, const bt_holder_calls *calls, bt
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *holder, 0, "no memory to hold a plan");
     bt_status status = open_parts(holder, plan_path, calls, err);
     if (status != BT_OK) {
-        bt_holder_close(holder);
+        (void)bt_holder_close(holder);
         return status;
     }
     *ret_holder = holder;
     return BT_OK;
 }
 
-void bt_holder_close(bt_holder *holder) {
-    if (!holder) return;
+bool bt_holder_close(bt_holder *holder) {
+    if (!holder) return true;
     bt_device_close(holder->device);
     bt_reader_close(holder->reader);
     if (holder->store_open) bt_store_close(&holder->store);
-    if (holder->account) (void)bt_account_close(holder->account);
+    bool nothing_left = bt_account_close(holder->account);
     bt_facts_close(holder->facts);
     bt_arena_close(holder->arena);
     bt_heap_free(holder);
+    return nothing_left;
 }
 
 bt_device *bt_holder_device(bt_holder *holder) {

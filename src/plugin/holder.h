@@ -19,7 +19,8 @@ typedef struct bt_holder_calls {
  * BT_E_STALE, code "plan_stale": it is for another model, build, or kind of program; BT_E_BUDGET: it was refused. */
 BT_MUST_CHECK bt_status bt_holder_open(const char *plan_path, const bt_holder_calls *calls, bt_holder **ret_holder,
                                        bt_error *err);
-void bt_holder_close(bt_holder *holder); /* NULL is fine */
+/* NULL is fine. false: something of the device's was still on the account. */
+bool bt_holder_close(bt_holder *holder);
 bt_device *bt_holder_device(bt_holder *holder);
 const bt_plan *bt_holder_plan(const bt_holder *holder);
 /* What it holds now and held at most, by line, with what the process holds beside it. */

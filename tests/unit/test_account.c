@@ -266,6 +266,88 @@ static bt_mapping *map_borrower(bt_account *account, uint64_t bytes) {
 }
 
 /* docs/design.md S5: what is charged in full and not touched may be held by another, who goes first. */
+/* The smaller of what the line and the sum have left: exactly that can be committed, and not a byte more. */
+static void check_left(bt_account *account, bt_mapping *mapping, uint64_t bytes) {
+    assert_int_equal(bt_account_left_bytes(account, mapping->line), bytes);
+    assert_int_equal(bt_account_commit(account, mapping, bytes + 1, NULL), BT_E_BUDGET);
+    assert_int_equal(bt_account_commit(account, mapping, bytes, NULL), BT_OK);
+    assert_int_equal(bt_account_left_bytes(account, mapping->line), 0);
+    bt_account_release(account, mapping, bytes);
+    assert_int_equal(bt_account_left_bytes(account, mapping->line), bytes);
+}
+
+static void test_what_is_left(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 16 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 20 * MIB);
+    bt_mapping *compute = map(account, BT_LINE_COMPUTE, 20 * MIB);
+    check_left(account, kv, 10 * MIB);      /* the line's */
+    check_left(account, compute, 16 * MIB); /* the sum's */
+    assert_int_equal(bt_account_commit(account, kv, 3 * MIB, NULL), BT_OK);
+    check_left(account, kv, 7 * MIB);
+    check_left(account, compute, 13 * MIB);
+    assert_int_equal(bt_account_commit(account, compute, 11 * MIB, NULL), BT_OK);
+    check_left(account, kv, 2 * MIB); /* the sum is the smaller one now */
+    bt_account_note(account, BT_LINE_BASE, MIB);
+    check_left(account, kv, MIB);
+    bt_account_note(account, BT_LINE_BASE, 5 * MIB); /* over: nothing is left, and nothing wraps */
+    assert_int_equal(bt_account_left_bytes(account, BT_LINE_KV), 0);
+    assert_int_equal(bt_account_left_bytes(account, BT_LINE_COMPUTE), 0);
+    bt_account_unmap(account, compute);
+    bt_account_unmap(account, kv);
+    assert_true(bt_account_close(account));
+}
+
+/* What a lender has lent, or may ask for again, is not left for another mapping of its line, nor of any. */
+static void test_what_lenders_leave(void **state) {
+    (void)state;
+    bt_account *account = open_account(10 * MIB, 16 * MIB);
+    bt_mapping *kv = map(account, BT_LINE_KV, 8 * MIB);
+    bt_mapping *more = map(account, BT_LINE_KV, 20 * MIB);
+    bt_mapping *compute = map(account, BT_LINE_COMPUTE, 20 * MIB);
+    bt_mapping *pins = map_borrower(account, 20 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 8 * MIB, NULL), BT_OK);
+    bt_account_lend(account, kv);
+    check_left(account, more, 2 * MIB);
+    check_left(account, compute, 8 * MIB);
+    assert_int_equal(bt_account_commit(account, kv, 3 * MIB, NULL), BT_OK);
+    assert_int_equal(bt_account_commit(account, pins, 5 * MIB, NULL), BT_OK);
+    check_left(account, more, 2 * MIB); /* the same, whoever holds the 8 */
+    check_left(account, compute, 8 * MIB);
+    bt_account_release(account, pins, 5 * MIB);
+    assert_true(bt_account_lend_end(account, kv)); /* 3 stay its own */
+    check_left(account, more, 7 * MIB);
+    check_left(account, compute, 13 * MIB);
+    bt_account_unmap(account, pins);
+    bt_account_unmap(account, compute);
+    bt_account_unmap(account, more);
+    bt_account_unmap(account, kv);
+    assert_true(bt_account_close(account));
+}
+
+/* A mapping that was charged nothing and lends nothing is charged page by page, up to its line, and no further. */
+static void test_charging_by_touch(void **state) {
+    (void)state;
+    bt_account *account = open_account(MIB, UINT64_MAX);
+    bt_mapping *kv = map(account, BT_LINE_KV, 100 * MIB);
+    bt_mapping *pins = map_borrower(account, MIB);
+    bt_account_lend(account, kv);
+    assert_int_equal(kv->lends_bytes, 0);
+    assert_int_equal(lending_of(account).lendable_bytes, 0);
+    assert_int_equal(bt_account_commit(account, pins, 1, NULL), BT_E_BUDGET); /* it lends nothing */
+    for (uint64_t page = 0; page < MIB / 4096; page++)
+        assert_int_equal(bt_account_commit(account, kv, 4096, NULL), BT_OK);
+    bt_error err = {0};
+    assert_int_equal(bt_account_commit(account, kv, 4096, &err), BT_E_BUDGET);
+    assert_int_equal(err.have, 0);
+    bt_account_release(account, kv, 2 * 4096);
+    assert_int_equal(lending_of(account).lendable_bytes, 0);
+    assert_int_equal(bt_account_left_bytes(account, BT_LINE_KV), 2 * 4096);
+    bt_account_unmap(account, pins);
+    bt_account_unmap(account, kv);
+    assert_true(bt_account_close(account));
+}
+
 static void test_lending(void **state) {
     (void)state;
     bt_account *account = open_account(10 * MIB, 10 * MIB);
@@ -488,6 +570,9 @@ int main(void) {
         cmocka_unit_test(test_measured_pages),
         cmocka_unit_test(test_close_tells_a_leak),
         cmocka_unit_test(test_impossible_sizes),
+        cmocka_unit_test(test_what_is_left),
+        cmocka_unit_test(test_what_lenders_leave),
+        cmocka_unit_test(test_charging_by_touch),
         cmocka_unit_test(test_lending),
         cmocka_unit_test(test_lendable_is_kept_for_its_lender),
         cmocka_unit_test(test_lender_that_leaves),
