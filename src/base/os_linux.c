@@ -84,6 +84,19 @@ int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes) {
     return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 }
 
+int bt_os_write(int fd, const void *data, size_t bytes) {
+    const char *at = data;
+    if (bt_fault_hit()) return -EIO;
+    while (bytes > 0) {
+        ssize_t n = write(fd, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return n < 0 ? -errno : -EIO;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
 int bt_os_put(const char *path, const char *text) {
     if (bt_fault_hit()) return -EIO;
     int fd = -1;

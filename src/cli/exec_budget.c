@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "base/size.h"
 #include "cli/base_costs.h"
 #include "cli/child.h"
@@ -171,24 +172,13 @@ bt_status bt_exec_budget_apply(bt_exec_budget *budget, const bt_exec_budget_ask 
 
 /* ---- what the command finds ---- */
 
-static bool write_all(int fd, const char *text, size_t bytes) {
-    while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        text += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 /* A file that is gone with the last process that has it open. */
 static bt_status keep_plan(bt_exec_budget *budget, const bt_exec_budget_ask *ask, bt_error *err) {
     char *json = NULL;
     BT_TRY(bt_report_plan_json(&budget->plan, ask->facts, &budget->machine, &json, err));
     int fd = memfd_create("burthen-plan", 0); /* stays open in the command */
     int sys = fd < 0 ? errno : 0;
-    if (fd >= 0 && !write_all(fd, json, strlen(json))) sys = errno;
+    if (fd >= 0) sys = -bt_os_write(fd, json, strlen(json));
     bt_heap_free(json);
     if (fd >= 0) budget->plan_fd = fd;
     if (sys != 0) return bt_fail_sys(err, sys, "drop_in", "cannot hand over the plan");
@@ -257,7 +247,7 @@ static bt_status ask_program(const bt_exec_budget *budget, const bt_exec_budget_
     bt_text_done(&said);
     if (status != BT_OK || lists) return status;
     return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0,
-                   "%s cannot use the memory device: it says \"%s\"", argv[0], words);
+                   "%s cannot use the memory device: it says \"%s\"", ask->argv[ask->command->program_at], words);
 }
 
 bt_status bt_exec_budget_prepare(bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_rewrite *rewrite,

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/os.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "model/sha256.h"
@@ -67,17 +68,6 @@ static void put_trailer(const bt_facts *facts, const bt_plan *plan, const bt_sav
     }
 }
 
-static bool write_all(int fd, const char *data, size_t bytes) {
-    while (bytes > 0) {
-        ssize_t n = write(fd, data, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        data += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 /* Hash of the first n bytes. false: errno, or EIO where the file is shorter. */
 static bool hash_file(int fd, uint64_t n, bt_sha256 *hash) {
     char chunk[4096];
@@ -106,8 +96,11 @@ static bool append_ours(int fd, const bt_text *trailer) {
     memcpy(footer, &n_trailer, sizeof n_trailer);
     memcpy(footer + sizeof n_trailer, hex, HEX_BYTES);
     memcpy(footer + sizeof n_trailer + HEX_BYTES, magic, MAGIC_BYTES);
-    return lseek(fd, 0, SEEK_END) >= 0 && write_all(fd, trailer->data, trailer->n_bytes) &&
-           write_all(fd, footer, sizeof footer) && fsync(fd) == 0;
+    if (lseek(fd, 0, SEEK_END) < 0) return false;
+    int rc = bt_os_write(fd, trailer->data, trailer->n_bytes);
+    if (rc == 0) rc = bt_os_write(fd, footer, sizeof footer);
+    if (rc != 0) errno = -rc;
+    return rc == 0 && fsync(fd) == 0;
 }
 
 bt_status bt_session_file_save(const char *path, bt_session *session, const bt_facts *facts, const bt_plan *plan,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """burthen exec with a llama-server that others have built, on a Vulkan device in software: kept, trimmed, offloaded,
-refused. What it says of its own buffers is held against what they were priced at. Its processor code may want
-instructions that this processor lacks; then it ends by that signal without burthen too, and where blocks run on the
-processor only what it said until then is looked at."""
+refused; and refused a RAM budget, which llama.cpp of Burthen's own version alone can be given. What it says of its own
+buffers is held against what they were priced at. Its processor code may want instructions that this processor lacks;
+then it ends by that signal without burthen too, and where blocks run on the processor only what it said until then is
+looked at."""
 
 import json
 import re
@@ -116,6 +117,17 @@ def try_refusal():
                  f"{result.returncode}: {result.stderr[-600:]}")
 
 
+def try_budget():
+    """A RAM budget needs the ggml that the device was built for: another is refused before it starts, both named."""
+    command = (harness.BIN, "exec", "--ram-budget", "1G", "--", *PROGRAM, *words(2048))
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    said = result.stderr.splitlines()[-1]
+    versions = set(re.findall(r"\b0\.\d+\.\d+\b", said))
+    checks.check(result.returncode == 3 and not result.stdout, f"{result.returncode}: {result.stderr[-600:]}")
+    checks.check(len(versions) == 2 and str(SERVER) in said, f"versions of ggml in {said!r}: {versions}")
+
+
 try_runs()
 try_refusal()
+try_budget()
 checks.end()

@@ -125,7 +125,9 @@ try:
         checks.check(any(begun) and set(codes) <= {143, 3}, f"three at once: exits {codes}: {said[-1][-400:]}")
         checks.check(begun == [code == 143 for code in codes], f"three at once: begun {begun}, exits {codes}")
         checks.check(sum(begun) == len(machine["reservations"]), f"three at once: {begun}: {machine['reservations']}")
-        checks.check(machine["promised_bytes"] <= 420 * MIB, f"three at once: promised {machine['promised_bytes']}")
+        # A promise holds the program's own pages, too, which the kernel charges to the group that read them first.
+        promised = machine["promised_bytes"]
+        checks.check(promised <= (420 + 16) * MIB, f"three at once: promised {promised}")
         print(f"three at once: {sum('planning again' in text for text in said)} planned again")
         checks.check(box.oom_kills() == 0, "three at once: the kernel killed one")
 except cgroup_box.Unavailable as why:
