@@ -22,6 +22,8 @@ python3 tests/truth/test_toys.py || failed=1 # 77, skipped, is no proof either
 if [ $# -eq 0 ]; then
     printf '\n== tests/integration/test_drop_in.py\n'
     python3 tests/integration/test_drop_in.py || failed=1
+    printf '\n== tests/integration/test_drop_in_programs.py\n'
+    python3 tests/integration/test_drop_in_programs.py || failed=1
 fi
 printf '\n== tests/truth/test_contract.py\n'
 python3 tests/truth/test_contract.py "$@" || failed=1

@@ -8,7 +8,7 @@
 int bt_os_open(const char *path, bool direct); /* read-only, close-on-exec; descriptor or -errno */
 int bt_os_close(int fd);
 int64_t bt_os_pread(int fd, void *dest, size_t bytes, uint64_t offset); /* retries EINTR; may be short at the end */
-int bt_os_write(int fd, const void *data, size_t bytes); /* all of it, however many writes that takes */
+int bt_os_write(int fd, const void *data, size_t bytes);                /* all of it, however many writes that takes */
 /* Text into a file that is there, by one write: settings of the kernel, which takes each write as a whole. */
 int bt_os_put(const char *path, const char *text);
 int bt_os_make_folder(const char *path); /* mode 0755 less the umask */
