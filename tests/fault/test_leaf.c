@@ -5,21 +5,13 @@
 
 #define KIT_ROOT BT_TEST_OUT "/leaf-fault-root"
 #include "leaf_kit.h"
+#include "open_files.h"
 
 #include "base/fault.h"
 #include "base/heap.h"
 
 #define MIB         (UINT64_C(1) << 20)
 #define N_FAULT_MAX 200 /* one leaf takes some 30 fallible calls */
-
-/* Descriptors that are open now. */
-static uint32_t n_open(void) {
-    uint32_t n = 0;
-    for (int fd = 0; fd < 256; fd++) {
-        if (fcntl(fd, F_GETFD) >= 0) n++;
-    }
-    return n;
-}
 
 static void a_leaf_is_made_or_not(void **state) {
     (void)state;
@@ -30,14 +22,14 @@ static void a_leaf_is_made_or_not(void **state) {
             assert_true(k < N_FAULT_MAX);
             kit_start(version);
             uint64_t live = bt_heap_live_blocks();
-            uint32_t n_files = n_open();
+            uint32_t n_files = n_open_files();
             bt_leaf leaf = {0};
             bt_error err = {0};
             bt_fault_arm(k, false);
             bt_status status = bt_leaf_make(KIT_ROOT, 64 * MIB, &leaf, &err);
             bool hit = bt_fault_disarm();
             assert_int_equal(bt_heap_live_blocks(), live);
-            assert_int_equal(n_open(), n_files);
+            assert_int_equal(n_open_files(), n_files);
             if (status == BT_OK) {
                 /* Whatever could not be asked, the limit stands and we are under it. */
                 assert_string_equal(kit_get(kit.leaf, version == 1 ? "memory.limit_in_bytes" : "memory.max"),
@@ -74,12 +66,12 @@ static void a_sweep_takes_only_what_is_left_behind(void **state) {
         kit_make_folders(KIT_ROOT "/proc/104");
         kit_put(KIT_ROOT "/proc/104", "cgroup", "0::/a\n"); /* about to enter */
         uint64_t live = bt_heap_live_blocks();
-        uint32_t n_files = n_open();
+        uint32_t n_files = n_open_files();
         bt_fault_arm(k, false);
         uint32_t n_removed = bt_leaf_sweep(KIT_ROOT);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
-        assert_int_equal(n_open(), n_files);
+        assert_int_equal(n_open_files(), n_files);
         assert_true(kit_has(path));
         assert_int_equal(n_removed, kit.n_removed);
         if (!hit) {

@@ -7,7 +7,6 @@
 #include "base/heap.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "open_files.h"
+
 #define FOLDER      BT_TEST_OUT "/learned-fault"
 #define NAME        "learned-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define N_FAULT_MAX 100 /* one file takes some 10 fallible calls */
@@ -27,15 +28,6 @@ static int start(void **state) {
     (void)state;
     assert_int_equal(system("rm -rf '" FOLDER "'"), 0); /* NOLINT(bugprone-command-processor) */
     return setenv("BURTHEN_STATE_DIR", FOLDER, 1);
-}
-
-/* Descriptors that are open now. */
-static uint32_t n_open(void) {
-    uint32_t n = 0;
-    for (int fd = 0; fd < 256; fd++) {
-        if (fcntl(fd, F_GETFD) >= 0) n++;
-    }
-    return n;
 }
 
 static uint32_t n_files(void) {
@@ -59,12 +51,12 @@ static void a_run_is_remembered_or_not(void **state) {
         bt_learned_read(NAME, &before);
         assert_true(before.known);
         uint64_t live = bt_heap_live_blocks();
-        uint32_t n_fds = n_open();
+        uint32_t n_fds = n_open_files();
         bt_fault_arm(k, false);
         bt_learned_keep(NAME, before.value + MIB);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
-        assert_int_equal(n_open(), n_fds);
+        assert_int_equal(n_open_files(), n_fds);
         assert_int_equal(n_files(), 2); /* it and the lock: nothing half written */
         bt_learned_read(NAME, &after);
         assert_true(after.known);
@@ -101,12 +93,12 @@ static void a_look_knows_or_does_not(void **state) {
         assert_true(k < N_FAULT_MAX);
         bt_known got;
         uint64_t live = bt_heap_live_blocks();
-        uint32_t n_fds = n_open();
+        uint32_t n_fds = n_open_files();
         bt_fault_arm(k, false);
         bt_learned_read(NAME, &got);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
-        assert_int_equal(n_open(), n_fds);
+        assert_int_equal(n_open_files(), n_fds);
         assert_int_equal(got.value, got.known ? 5 * MIB : 0);
         if (!got.known) n_unknown++;
         if (!hit) {

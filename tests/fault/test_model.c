@@ -14,21 +14,9 @@
 #include "base/heap.h"
 #include "model/projector.h"
 #include "model_kit.h"
-
-#include <dirent.h>
+#include "open_files.h"
 
 #define FAULT_MAX 500u
-
-static unsigned open_descriptors(void) {
-    unsigned n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    if (!dir) fail_msg("no /proc/self/fd");
-    if (!dir) return 0; /* not reached: fail_msg does not return, which the analyzer cannot know */
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
 
 static void sweep(const char *path, uint64_t least_calls) {
     for (int persistent = 0; persistent < 2; persistent++) {
@@ -37,7 +25,7 @@ static void sweep(const char *path, uint64_t least_calls) {
             bt_error err = {0};
             bt_facts *facts = NULL;
             uint64_t blocks = bt_heap_live_blocks();
-            unsigned descriptors = open_descriptors();
+            uint32_t descriptors = n_open_files();
             bt_fault_arm(k, persistent);
             bt_status status = bt_facts_open(path, &facts, &err);
             bool hit = bt_fault_disarm();
@@ -52,7 +40,7 @@ static void sweep(const char *path, uint64_t least_calls) {
             assert_true(err.text[0] != '\0' && err.code[0] != '\0');
             assert_int_equal(err.status, status);
             assert_int_equal(bt_heap_live_blocks(), blocks);
-            assert_int_equal(open_descriptors(), descriptors);
+            assert_int_equal(n_open_files(), descriptors);
         }
     }
     assert_int_equal(bt_heap_live_bytes(), 0);
@@ -72,7 +60,7 @@ static void projector(void **state) {
         bt_error err = {0};
         bt_projector *p = NULL;
         uint64_t blocks = bt_heap_live_blocks();
-        unsigned descriptors = open_descriptors();
+        uint32_t descriptors = n_open_files();
         bt_fault_arm(k, false);
         bt_status status = bt_projector_open(path, &p, &err);
         if (!bt_fault_disarm()) {
@@ -84,7 +72,7 @@ static void projector(void **state) {
         assert_null(p);
         assert_true((status == BT_E_IO || status == BT_E_NOMEM) && err.text[0] != '\0');
         assert_int_equal(bt_heap_live_blocks(), blocks);
-        assert_int_equal(open_descriptors(), descriptors);
+        assert_int_equal(n_open_files(), descriptors);
     }
     assert_int_equal(bt_heap_live_bytes(), 0);
 }

@@ -7,7 +7,6 @@
 #include "base/state.h"
 #include "probe/reservations.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "open_files.h"
+
 #define FOLDER      BT_TEST_OUT "/reservations-fault"
 #define N_FAULT_MAX 200 /* one promise makes some 20 fallible calls */
 #define MIB         (UINT64_C(1) << 20)
@@ -27,15 +28,6 @@ static int start(void **state) {
     (void)state;
     assert_int_equal(system("rm -rf '" FOLDER "'"), 0); /* NOLINT(bugprone-command-processor) */
     return setenv("BURTHEN_STATE_DIR", FOLDER, 1);
-}
-
-/* Descriptors that are open now. */
-static uint32_t n_open(void) {
-    uint32_t n = 0;
-    for (int fd = 0; fd < 256; fd++) {
-        if (fcntl(fd, F_GETFD) >= 0) n++;
-    }
-    return n;
 }
 
 /* The file, read without faults; "" when there is none. */
@@ -59,7 +51,7 @@ static void a_promise_is_made_or_not(void **state) {
     char after[1024];
     read_book(before);
     assert_non_null(strstr(before, " 1048576 run\n"));
-    uint32_t n_files = n_open();
+    uint32_t n_files = n_open_files();
     uint32_t n_failed = 0;
     for (uint64_t k = 0;; k++) {
         assert_true(k < N_FAULT_MAX);
@@ -69,7 +61,7 @@ static void a_promise_is_made_or_not(void **state) {
         bt_status status = bt_reservation_make("run", 2 * MIB, UINT64_MAX, &promised, &err);
         bool hit = bt_fault_disarm();
         assert_int_equal(bt_heap_live_blocks(), live);
-        assert_int_equal(n_open(), n_files);
+        assert_int_equal(n_open_files(), n_files);
         read_book(after);
         if (status == BT_OK) {
             assert_non_null(strstr(after, " 2097152 run\n"));

@@ -12,7 +12,6 @@
 #include "ggml-rpc.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -28,6 +27,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "open_files.h"
 
 #define WAIT_MS   300u
 #define SLACK_MS  3000u /* for a busy machine */
@@ -92,20 +93,10 @@ static void *serve(void *user) {
     return NULL;
 }
 
-static uint32_t n_descriptors(void) {
-    uint32_t n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
-    while (readdir(dir))
-        n++;
-    (void)closedir(dir);
-    return n;
-}
-
 static void listen_at(server *s) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
-    s->n_descriptors = n_descriptors();
+    s->n_descriptors = n_open_files();
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(s->fd, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(s->fd, 1), 0);
@@ -123,7 +114,7 @@ static void stop(server *s) {
     (void)shutdown(s->fd, SHUT_RDWR); /* accept returns */
     (void)pthread_join(s->thread, NULL);
     (void)close(s->fd);
-    assert_int_equal(n_descriptors(), s->n_descriptors);
+    assert_int_equal(n_open_files(), s->n_descriptors);
 }
 
 /* The answer of a server of a version. */
@@ -186,7 +177,7 @@ static void test_nobody_listens(void **state) {
     listen_at(&s);
     (void)close(s.fd);
     check_failure(s.endpoint, BT_E_IO, "rpc_connect", "no worker listens at 127.0.0.1:");
-    assert_int_equal(n_descriptors(), s.n_descriptors);
+    assert_int_equal(n_open_files(), s.n_descriptors);
 }
 
 static void test_a_worker(void **state) {
@@ -223,7 +214,7 @@ static void test_busy(void **state) {
     listen_at(&s);
     check_failure(s.endpoint, BT_E_DEVICE, "rpc_busy", "does not answer within 300 ms: it serves one client at a time");
     (void)close(s.fd);
-    assert_int_equal(n_descriptors(), s.n_descriptors);
+    assert_int_equal(n_open_files(), s.n_descriptors);
 }
 
 /* One that took us and says nothing finds the connection reset, not closed: answering a closed one would kill it. */
