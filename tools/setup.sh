@@ -32,10 +32,10 @@ llama_build=build/llama.cpp/build
 
 # ca-certificates and python3-pip are for tools/fetch.py: it trusts the system's certificates, and asks pip which
 # package index is configured.
-packages="build-essential ca-certificates ccache cmake libedit-dev libjansson-dev liburing-dev ninja-build pkg-config
-          python3 python3-pip uthash-dev"
+packages="build-essential ca-certificates ccache cmake libcurl4-gnutls-dev libedit-dev libjansson-dev
+          libmicrohttpd-dev liburing-dev libyaml-dev ninja-build pkg-config python3 python3-pip uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
-check_packages="clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev libcmocka-dev mesa-vulkan-drivers"
+check_packages="clang-19 clang-format-19 clang-tidy-19 curl libclang-rt-19-dev libcmocka-dev mesa-vulkan-drivers openssl"
 bench_packages="fio"
 if [ "$mode" = bench ]; then
     packages="$packages $bench_packages"
@@ -67,7 +67,7 @@ require_commands() {
     for command in cc c++ cmake python3 pkg-config; do
         command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
     done
-    for library in liburing jansson; do
+    for library in liburing jansson libmicrohttpd libcurl yaml-0.1; do
         pkg-config --exists "$library" 2>/dev/null || absent="$absent $library"
     done
     [ -z "$absent" ] || fail "this is not Debian or Ubuntu: install these and run again:$absent (and uthash's headers)"

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * log_ring.h: the last lines that a source has said, and those that listen. */
+#pragma once
+
+#include "base/text.h"
+#include "router/flow.h"
+
+#define BT_LOG_RING_BYTES 102400u /* 100 KiB a source, as llama-swap keeps */
+#define BT_LOG_LINE_MAX   4096u   /* longer lines are cut, and say so */
+
+typedef struct bt_log_ring bt_log_ring;
+
+BT_MUST_CHECK bt_status bt_log_ring_open(bt_log_ring **ret, bt_error *err);
+void bt_log_ring_close(bt_log_ring *ring); /* ends every listener's flow, whole */
+/* Bytes as they come: split into lines here. Control bytes are escaped: a child's words must not drive a terminal. */
+void bt_log_ring_add(bt_log_ring *ring, const char *data, size_t n_bytes);
+/* Everything that is held, oldest first, whole lines. */
+void bt_log_ring_text(const bt_log_ring *ring, bt_text *out);
+/* The last n lines in one text, the newest last, at most capacity - 1 bytes: last words. */
+void bt_log_ring_last(const bt_log_ring *ring, uint32_t n_lines, char *ret, size_t capacity);
+/* The ring becomes the producer of a flow: what is held first (history), then each line. A listener that is too slow
+ * loses lines, and is told how many in a line of its own. At most BT_LOG_LISTENERS_MAX: else BT_E_LIMIT. */
+#define BT_LOG_LISTENERS_MAX 16u
+BT_MUST_CHECK bt_status bt_log_ring_listen(bt_log_ring *ring, bool history, bt_flow *flow, bt_error *err);
+/* Also hand every line to somebody (the router's own output); NULL: nobody. */
+void bt_log_ring_on_line(bt_log_ring *ring, void (*on_line)(void *user, const char *line, size_t n), void *user);

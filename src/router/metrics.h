@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * metrics.h: counters and gauges as Prometheus reads them, those of the servers among them. */
+#pragma once
+
+#include "base/text.h"
+#include "router/usage.h"
+
+#define BT_METRICS_BUCKETS 12u
+
+/* Seconds, in fixed buckets (metrics.c says which). */
+typedef struct bt_metrics_histogram {
+    uint64_t counts[BT_METRICS_BUCKETS + 1]; /* the last: above all */
+    double sum_s;
+    uint64_t n;
+} bt_metrics_histogram;
+void bt_metrics_observe(bt_metrics_histogram *histogram, double seconds);
+
+/* Of one model, added up by who runs it. */
+typedef struct bt_metrics_model {
+    const char *id, *state;
+    uint64_t n_ok, n_error, n_cancelled, n_refused; /* requests that ended so */
+    uint64_t n_starts, n_start_failures, n_evictions;
+    uint32_t n_running, n_waiting;
+    uint64_t prompt_tokens, output_tokens;
+    bt_metrics_histogram wait, first_byte, total, start;
+    bt_known need_bytes[BT_POOL_MAX], held_bytes[BT_POOL_MAX], peak_bytes[BT_POOL_MAX];
+    const char *child_text; /* what the server's own /metrics said, or NULL */
+    size_t n_child_text;
+} bt_metrics_model;
+
+typedef struct bt_metrics_pool {
+    const char *name;
+    bt_known limit_bytes, free_bytes, held_bytes, measured_bytes;
+} bt_metrics_pool;
+
+typedef struct bt_metrics_view {
+    const bt_metrics_model *models;
+    uint32_t n_models;
+    const bt_metrics_pool *pools;
+    uint32_t n_pools;
+    uint64_t n_requests, n_refused, n_connections, n_open, flow_bytes, bodies_bytes, rss_bytes, uptime_s;
+} bt_metrics_view;
+
+/* Text format 0.0.4: each family once, with HELP and TYPE, labels escaped. Names: burthen_... The servers' own families
+ * come after ours, under their own names, merged over the models, each sample with a label model="id" more; a family
+ * whose type differs between servers, or a line that is not of the format, is left out. */
+void bt_metrics_text(const bt_metrics_view *view, bt_text *out);
