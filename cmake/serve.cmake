@@ -11,3 +11,17 @@ bt_layer(router SEES base probe model plan report guard LIBS ${BT_ROUTER_LIBS})
 add_library(bt_router_all INTERFACE)
 target_sources(bt_router_all INTERFACE $<TARGET_OBJECTS:bt_router>)
 target_link_libraries(bt_router_all INTERFACE ${BT_ROUTER_LIBS})
+
+if(BT_ENGINE) # for the program burthen, which it starts
+    # The option table is the program's, and needs no llama.cpp.
+    add_executable(burthen-serve "${CMAKE_SOURCE_DIR}/src/serve/serve.c" $<TARGET_OBJECTS:bt_router>)
+    foreach(source IN ITEMS options option_values option_devices say terminal)
+        target_sources(burthen-serve PRIVATE "${CMAKE_SOURCE_DIR}/src/cli/${source}.c")
+    endforeach()
+    target_compile_options(burthen-serve PRIVATE ${BT_COMPILE_FLAGS})
+    target_compile_definitions(burthen-serve PRIVATE _GNU_SOURCE)
+    target_include_directories(burthen-serve PRIVATE "${CMAKE_SOURCE_DIR}/include" "${CMAKE_SOURCE_DIR}/src")
+    target_link_libraries(burthen-serve PRIVATE burthen_static ${BT_ROUTER_LIBS})
+    add_dependencies(burthen burthen-serve)
+    install(TARGETS burthen-serve RUNTIME DESTINATION lib/burthen)
+endif()

@@ -16,6 +16,7 @@ bt_cmd bt_cmd_devices;
 bt_cmd bt_cmd_report;
 bt_cmd bt_cmd_worker;
 bt_cmd bt_cmd_exec;
+bt_cmd bt_cmd_serve;
 bt_cmd bt_cmd_help;
 bt_cmd bt_cmd_version;
 

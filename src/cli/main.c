@@ -27,6 +27,8 @@ const bt_verb bt_verbs[] = {
     {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
     {"exec", bt_cmd_exec, BT_CLI_EXEC, "-- COMMAND ARGS...", 1, UINT32_MAX,
      "start a llama.cpp program so that it fits what devices have free"},
+    {"serve", bt_cmd_serve, BT_CLI_SERVE, "[CONFIG.yaml | MODEL...]", 0, UINT32_MAX,
+     "many models behind one address, within the memory of one machine"},
     {"worker", bt_cmd_worker, BT_CLI_WORKER, "", 0, 0, "offer this machine's memory and cores to other machines"},
     {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
     {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
@@ -41,7 +43,7 @@ const bt_verb *bt_verb_find(const char *name) {
 }
 
 /* Of docs/interfaces.md, and not in this version: no typing errors. */
-static const char *const later_commands[] = {"serve", "cache", "completion"};
+static const char *const later_commands[] = {"cache", "completion"};
 
 bt_status bt_verb_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {

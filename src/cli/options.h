@@ -21,6 +21,7 @@ typedef enum bt_cli_command {
     BT_CLI_REPORT = 1 << 8,
     BT_CLI_WORKER = 1 << 9,
     BT_CLI_EXEC = 1 << 10,
+    BT_CLI_SERVE = 1 << 11,
 } bt_cli_command;
 
 #define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
@@ -72,6 +73,10 @@ typedef struct bt_cli_options {
     uint64_t worker_memory_bytes;
     bool worker_memory_given;
     bool insecure;
+
+    /* the router */
+    const char *serve_listen, *tls_cert_file, *tls_key_file, *api_key, *models_dir, *llama_server; /* NULL: not given */
+    bool check_config;
 
     /* the guard */
     bool dry_run, degrade, no_wait;

@@ -24,6 +24,7 @@ typedef struct bt_need {
     char code[24];
     char words[480];
     bool can_shrink; /* it fits with less */
+    bool streams;    /* namely with the memory device (exec --ram-budget) in so much of the host */
     uint64_t least_bytes[BT_POOL_MAX];
     uint32_t n_slots; /* that it is started with; 0: not known */
     uint32_t n_ctx;   /* of a request: what one slot has; 0: not known */

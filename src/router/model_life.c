@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * model_life.c: a model's process, from its reservation to the last byte that it gave back.
+ *
+ *   STOPPED -> ADMITTED   its memory is reserved; those in its way are told to end
+ *           -> STARTING   they are gone and what they held is free: `burthen exec ... -- COMMAND` (model_launch.c)
+ *           -> READY      its /health answers 200
+ *           -> STOPPING   told to end, or ended; then until devices show its memory free again
+ *           -> STOPPED, or FAILED for a while when it did not start
+ *
+ * bt_model_settle looks at one model and does what follows from what it is: a start that nobody waits for is given up,
+ * an idle model that should go is told to. It may be called at any time, as often as wanted.
+ *
+ * A start that fails is tried again by the next request, after a pause that doubles from 1 s to a minute; the failure
+ * is what requests are told meanwhile. One that found no memory on a device, though the books had it, is tried once
+ * more at once with a tenth less of each device: the books were wrong, and waiting does not mend them. */
+#include "router/models.h"
+
+#include "base/size.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_MS   1000u
+#define BACKOFF_MAX_MS     60000u
+#define STABLE_MS          60000u /* a model that ran for so long before it died did not fail to start */
+#define RELEASE_LOOKS_MAX  6u     /* as the guard's own reclaim loop: 6 x 0.7 s (research notes, seed 4, G16) */
+#define RELEASE_SAME_BYTES (UINT64_C(16) << 20) /* less than this more free is no more coming */
+#define ROOM_PATIENCE_MS   4200u /* the same 6 x 0.7 s, for memory that the books say is free and the system does not */
+#define CUT_PERCENT        10u
+
+void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
+    char why[400], json[1400], id[2 * BT_CONFIG_ID_MAX + 8];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    model->state = state;
+    bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
+    bt_json_escape(model->id, id, sizeof id);
+    char reason[800];
+    bt_json_escape(why, reason, sizeof reason);
+    (void)snprintf(json, sizeof json, "{\"model\":\"%s\",\"state\":\"%s\",\"reason\":\"%s\"}", id,
+                   bt_model_phase(model), reason);
+    bt_events_add(model->all->ask.events, "model", json);
+    bt_models_kick(model->all);
+}
+
+static uint64_t now_of(const bt_model *model) {
+    return bt_loop_now_ms(model->all->ask.loop);
+}
+
+static void look_again(bt_model *model, uint64_t delay_ms) {
+    bt_loop_timer_set(model->all->ask.loop, &model->timer, delay_ms);
+}
+
+/* ---- being admitted ---- */
+
+void bt_model_admit(bt_model *model, const bt_policy_step *step) {
+    memcpy(model->reserved_bytes, step->bytes, sizeof model->reserved_bytes);
+    memset(&model->memory, 0, sizeof model->memory);
+    memset(model->measured_bytes, 0, sizeof model->measured_bytes);
+    memset(model->peak_bytes, 0, sizeof model->peak_bytes);
+    model->shrunk = step->shrunk;
+    model->draining = false;
+    model->admitted_ms = now_of(model);
+    bt_model_set(model, BT_MODEL_ADMITTED, "%s of the host reserved%s%s", BT_SIZE(step->bytes[0]),
+                 step->n_victims > 0 ? ", others go first" : "", step->shrunk ? ", less than it asks for" : "");
+}
+
+static void give_back(bt_model *model, bt_model_state state, const char *why) {
+    memset(model->reserved_bytes, 0, sizeof model->reserved_bytes);
+    memset(model->measured_bytes, 0, sizeof model->measured_bytes);
+    model->streamed = false;
+    model->unload_asked = false;
+    model->draining = false;
+    bt_model_set(model, state, "%s", why);
+    bt_model_settle(model);
+}
+
+static bool somebody_stops(const bt_models *models) {
+    for (uint32_t i = 0; i < models->n; i++)
+        if (models->items[i]->state == BT_MODEL_STOPPING) return true;
+    return false;
+}
+
+void bt_model_try_launch(bt_model *model) {
+    if (model->state != BT_MODEL_ADMITTED) return;
+    if (!bt_models_room_is_there(model->all, model)) {
+        bool hopes = somebody_stops(model->all) || now_of(model) - model->admitted_ms < ROOM_PATIENCE_MS;
+        if (hopes) {
+            look_again(model, 200);
+            return;
+        } /* the guard looks once more itself, and refuses with the ledger */
+    }
+    bt_error why = {0};
+    model->started_ms = now_of(model);
+    model->deadline_ms = model->started_ms + model->config->health_timeout_ms;
+    model->counts.n_starts++;
+    if (bt_model_launch(model, &why) != BT_OK) {
+        model->counts.n_start_failures++;
+        model->retry_at_ms = now_of(model) + BACKOFF_FIRST_MS;
+        bt_model_refuse(model, 503, "not_started", 1, "%s was not started: %s", model->id, why.text);
+        give_back(model, BT_MODEL_FAILED, why.text);
+        return;
+    }
+    bt_model_set(model, BT_MODEL_STARTING, "process %d, %s", (int)bt_child_pid(model->child), model->url);
+    look_again(model, 50);
+}
+
+/* ---- health ---- */
+
+static void drop_probe(bt_model *model) {
+    if (model->probe) bt_exchange_cancel(model->probe);
+    if (model->probe_flow) bt_flow_drop_consumer(model->probe_flow);
+    model->probe = NULL;
+    model->probe_flow = NULL;
+}
+
+static void become_ready(bt_model *model) {
+    uint64_t now_ms = now_of(model);
+    model->ready_ms = now_ms;
+    model->idle_since_ms = now_ms;
+    model->n_failures = 0;
+    model->retry_at_ms = 0;
+    model->cut_percent = 0;
+    model->refusal.status = 0;
+    bt_metrics_observe(&model->counts.start, (double)(now_ms - model->started_ms) / 1000.0);
+    bt_sampler_ask(model->all->ask.sampler);
+    bt_model_set(model, BT_MODEL_READY, "after %.1f s", (double)(now_ms - model->started_ms) / 1000.0);
+    bt_model_settle(model);
+}
+
+static void on_probe_head(void *user, const bt_exchange_head *head) {
+    bt_model *model = user;
+    model->probe_status = head->status;
+}
+
+static void on_probe_end(void *user, bt_exchange_failure failure, const char *words) {
+    bt_model *model = user;
+    (void)words;
+    model->probe = NULL;
+    drop_probe(model);
+    if (model->state != BT_MODEL_STARTING) return;
+    if (failure == BT_EXCHANGE_OK && model->probe_status == 200) {
+        become_ready(model);
+        return;
+    }
+    uint64_t age_ms = now_of(model) - model->started_ms;
+    look_again(model, age_ms < 2000 ? 50 : age_ms < 30000 ? 250 : 1000);
+}
+
+static void look_at_health(bt_model *model) {
+    char url[512];
+    bt_error why = {0};
+    if (model->probe) return;
+    if (!model->config->check_endpoint) {
+        become_ready(model);
+        return;
+    }
+    (void)snprintf(url, sizeof url, "%s%s", model->url, model->config->check_endpoint);
+    model->probe_status = 0;
+    const bt_exchange_ask ask = {.client = model->all->ask.client,
+                                 .method = "GET",
+                                 .url = url,
+                                 .connect_timeout_ms = 1000,
+                                 .header_timeout_ms = 5000,
+                                 .on_head = on_probe_head,
+                                 .on_end = on_probe_end,
+                                 .user = model};
+    bt_exchange_ask with_flow = ask;
+    if (bt_flow_open(4096, &model->probe_flow, &why) == BT_OK) {
+        with_flow.flow = model->probe_flow;
+        if (bt_exchange_start(&with_flow, &model->probe, &why) == BT_OK) return;
+        bt_flow_drop_producer(model->probe_flow);
+        drop_probe(model);
+    }
+    look_again(model, 1000);
+}
+
+/* ---- ending ---- */
+
+void bt_model_stop(bt_model *model, const char *reason) {
+    if (model->state == BT_MODEL_ADMITTED) {
+        give_back(model, BT_MODEL_STOPPED, reason);
+        return;
+    }
+    if (model->state != BT_MODEL_STARTING && model->state != BT_MODEL_READY) return;
+    drop_probe(model);
+    bt_loop_timer_stop(model->all->ask.loop, &model->timer);
+    model->after_stop = BT_MODEL_STOPPED;
+    bt_model_set(model, BT_MODEL_STOPPING, "%s", reason);
+    bt_child_stop(model->child, model->config->stop_timeout_ms);
+}
+
+void bt_model_kill(bt_model *model) {
+    if (model->child) bt_child_stop(model->child, 0);
+}
+
+static void finish_stop(bt_model *model) {
+    bool failed = model->after_stop == BT_MODEL_FAILED;
+    give_back(model, failed ? BT_MODEL_FAILED : BT_MODEL_STOPPED,
+              failed ? model->refusal.text : "its memory is free again");
+}
+
+/* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back. */
+static void look_at_release(bt_model *model) {
+    const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
+    bool grows = false;
+    for (uint32_t i = 1; i < pools->n; i++) {
+        bt_known free_bytes = pools->items[i].free_bytes;
+        if (model->reserved_bytes[i] == 0 || !free_bytes.known) continue;
+        if (model->n_release_looks == 0 || free_bytes.value > bt_sat_add_u64(model->free_last[i], RELEASE_SAME_BYTES))
+            grows = true;
+        model->free_last[i] = free_bytes.value;
+    }
+    if (!grows || ++model->n_release_looks > RELEASE_LOOKS_MAX) {
+        finish_stop(model);
+        return;
+    }
+    bt_sampler_ask(model->all->ask.sampler);
+}
+
+static uint64_t backoff_of(const bt_model *model) {
+    uint32_t doublings = model->n_failures > 0 ? model->n_failures - 1 : 0;
+    uint64_t ms = doublings > 6 ? BACKOFF_MAX_MS : (uint64_t)BACKOFF_FIRST_MS << doublings;
+    return bt_min_u64(ms, BACKOFF_MAX_MS);
+}
+
+static void tell_memory(bt_model *model, const bt_child_end *end) {
+    char need[32] = "null", have[32] = "null", device[72];
+    if (end->need_bytes.known) (void)snprintf(need, sizeof need, "%llu", (unsigned long long)end->need_bytes.value);
+    if (end->have_bytes.known) (void)snprintf(have, sizeof have, "%llu", (unsigned long long)end->have_bytes.value);
+    bt_json_escape(end->device, device, sizeof device);
+    (void)snprintf(model->refusal.detail_json, sizeof model->refusal.detail_json,
+                   "{\"need_bytes\":%s,\"have_bytes\":%s,\"device\":\"%s\"}", need, have, device);
+}
+
+/* It ended before it was ready, and nobody had told it to. */
+static void fail_start(bt_model *model, const bt_child_end *end) {
+    const char *code = bt_child_failure_name(end->failure);
+    model->counts.n_start_failures++;
+    if (end->failure == BT_CHILD_DEVICE_MEMORY && model->cut_percent == 0) {
+        model->cut_percent = CUT_PERCENT;
+        bt_models_say(model->all, "%s: no memory on the device though it was reserved: once more with %u %% less: %s",
+                      model->id, CUT_PERCENT, end->words);
+        return; /* who waits goes on waiting */
+    }
+    model->cut_percent = 0;
+    model->n_failures++;
+    model->retry_at_ms = now_of(model) + backoff_of(model);
+    model->after_stop = BT_MODEL_FAILED;
+    bt_model_refusal *refusal = &model->refusal;
+    *refusal = (bt_model_refusal){.status = 503, .retry_after_s = (uint32_t)((backoff_of(model) + 999) / 1000)};
+    (void)snprintf(refusal->code, sizeof refusal->code, "%s", code ? code : "crashed");
+    (void)snprintf(refusal->text, sizeof refusal->text, "%s did not start: %s", model->id, end->words);
+    tell_memory(model, end);
+    bt_model_refuse_waiting(model);
+}
+
+static void die(bt_model *model, const bt_child_end *end) {
+    const char *code = bt_child_failure_name(end->failure);
+    uint64_t now_ms = now_of(model);
+    if (now_ms - model->ready_ms < STABLE_MS) {
+        model->n_failures++;
+        model->retry_at_ms = now_ms + backoff_of(model);
+        model->after_stop = BT_MODEL_FAILED;
+    }
+    model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = (uint32_t)((backoff_of(model) + 999) / 1000)};
+    (void)snprintf(model->refusal.code, sizeof model->refusal.code, "%s", code ? code : "crashed");
+    (void)snprintf(model->refusal.text, sizeof model->refusal.text, "%s ended: %s", model->id, end->words);
+    tell_memory(model, end);
+}
+
+void bt_model_ended(void *user, const bt_child_end *end) {
+    bt_model *model = user;
+    bt_model_state was = model->state;
+    bt_child_close(model->child);
+    model->child = NULL;
+    drop_probe(model);
+    bt_loop_timer_stop(model->all->ask.loop, &model->timer);
+    bt_client_forget(model->all->ask.client, model->url);
+    bt_model_learn(model);
+    model->n_release_looks = 0;
+    if (was != BT_MODEL_STOPPING) {
+        model->after_stop = BT_MODEL_STOPPED;
+        if (was == BT_MODEL_STARTING) fail_start(model, end);
+        if (was == BT_MODEL_READY) die(model, end);
+        bt_model_set(model, BT_MODEL_STOPPING, "its process has ended: %s", end->words);
+    }
+    bool on_device = false;
+    for (uint32_t i = 1; i < BT_POOL_MAX; i++)
+        on_device = on_device || model->reserved_bytes[i] > 0;
+    if (on_device)
+        bt_sampler_ask(model->all->ask.sampler); /* look_at_release, with what comes */
+    else
+        finish_stop(model); /* the kernel gives a process's host memory back before it says that it has gone */
+}
+
+/* ---- what follows ---- */
+
+static void settle_starting(bt_model *model) {
+    if (model->n_waiting == 0) {
+        bt_model_stop(model, "nobody waits for it any more");
+    } else if (model->unload_asked || (model->outdated && !model->next_config)) {
+        bt_model_stop(model, "told to end");
+    } else if (now_of(model) >= model->deadline_ms) {
+        model->counts.n_start_failures++;
+        model->n_failures++;
+        model->retry_at_ms = now_of(model) + backoff_of(model);
+        bt_model_refuse(model, 503, "start_timeout", 10, "%s did not answer %s within %llu s", model->id,
+                        model->config->check_endpoint ? model->config->check_endpoint : "",
+                        (unsigned long long)(model->config->health_timeout_ms / 1000));
+        bt_model_stop(model, "it did not become ready in time");
+        model->after_stop = BT_MODEL_FAILED;
+        bt_model_kill(model);
+    } else {
+        look_at_health(model);
+    }
+}
+
+static void settle_ready(bt_model *model) {
+    if (model->n_running > 0) return;
+    if (model->unload_asked) {
+        bt_model_stop(model, model->stop_reason);
+    } else if (model->outdated) {
+        bt_model_stop(model, model->next_config ? "its configuration has changed" : "it is configured no more");
+    } else if (model->config->ttl_ms > 0 && model->n_waiting == 0) {
+        uint64_t idle_ms = now_of(model) - model->idle_since_ms;
+        if (idle_ms >= model->config->ttl_ms)
+            bt_model_stop(model, "idle for its ttl");
+        else
+            look_again(model, model->config->ttl_ms - idle_ms);
+    }
+}
+
+static void settle_stopped(bt_model *model) {
+    if (model->next_config) {
+        bt_held_config *old = model->source;
+        model->source = model->next_source;
+        model->config = model->next_config;
+        model->next_source = NULL;
+        model->next_config = NULL;
+        model->outdated = false;
+        model->need_there = false;
+        bt_models_release(old);
+        bt_models_kick(model->all);
+    } else if (model->outdated && model->n_waiting > 0) {
+        bt_model_refuse(model, 404, "model_not_found", 0, "%s is configured no more", model->id);
+    }
+    if (model->state == BT_MODEL_FAILED) {
+        uint64_t now_ms = now_of(model);
+        if (now_ms >= model->retry_at_ms)
+            bt_model_set(model, BT_MODEL_STOPPED, "may be tried again");
+        else
+            look_again(model, model->retry_at_ms - now_ms);
+    }
+}
+
+void bt_model_settle(bt_model *model) {
+    switch (model->state) {
+    case BT_MODEL_STOPPED:
+    case BT_MODEL_FAILED:
+        settle_stopped(model);
+        break;
+    case BT_MODEL_ADMITTED:
+        if (model->n_waiting == 0 || model->unload_asked || model->outdated)
+            bt_model_stop(model, "nobody waits for it any more");
+        else
+            bt_model_try_launch(model);
+        break;
+    case BT_MODEL_STARTING:
+        settle_starting(model);
+        break;
+    case BT_MODEL_READY:
+        settle_ready(model);
+        break;
+    case BT_MODEL_STOPPING:
+        if (!model->child) look_at_release(model);
+        break;
+    }
+}

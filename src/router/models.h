@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ * models.h: all models of a router, and the one place that changes their states. Private to the router. */
+#pragma once
+
+#include "router/events.h"
+#include "router/json_escape.h"
+#include "router/model.h"
+#include "router/pools.h"
+
+typedef struct bt_models_ask {
+    bt_loop *loop;
+    bt_client *client;
+    bt_sampler *sampler;
+    bt_events *events;
+    bt_log_ring *log; /* the router's own */
+    const char *mark, *root;
+    void (*on_child_line)(void *user, const char *model, const char *line, size_t n_bytes); /* NULL: nobody */
+    void *line_user;
+    const char *burthen; /* the program whose `exec` starts llama.cpp programs */
+} bt_models_ask;
+
+BT_MUST_CHECK bt_status bt_models_open(const bt_models_ask *ask, bt_models **ret, bt_error *err);
+/* Kills what runs. */
+void bt_models_close(bt_models *models);
+/* Take a configuration, and own it: models whose child would be started in the same way go on undisturbed; others end
+ * when they are idle and go on as they are now; new ones appear. BT_E_NOMEM: everything is as before, and config is the
+ * caller's. */
+BT_MUST_CHECK bt_status bt_models_configure(bt_models *models, bt_config *config, bt_error *err);
+const bt_config *bt_models_config(const bt_models *models);
+
+uint32_t bt_models_count(const bt_models *models);
+bt_model *bt_models_at(const bt_models *models, uint32_t i);
+bt_model *bt_models_find(const bt_models *models, const char *name); /* id or alias, of the current configuration */
+uint32_t bt_models_waiting(const bt_models *models);
+
+/* Wait for a turn; on_turn is called later, never from within. BT_E_LIMIT, code "queue_full" (all) or
+ * "model_queue_full": nothing was queued. */
+BT_MUST_CHECK bt_status bt_models_enqueue(bt_models *models, bt_model *model, bt_job *job, bt_error *err);
+/* It waits no more (its client has left), or its turn is over. Neither waiting nor running: nothing. */
+void bt_models_leave(bt_models *models, bt_job *job);
+/* The operator's: end it when it is idle (all: every model). */
+void bt_models_unload(bt_models *models, bt_model *model, const char *reason);
+/* A sample of memory is there. */
+void bt_models_sampled(bt_models *models);
+/* Take no new work, answer what waits, end everything; on_empty when nothing lives any more. */
+void bt_models_shutdown(bt_models *models, void (*on_empty)(void *user), void *user);
+
+/* ---- between models.c and its parts ---- */
+
+struct bt_models {
+    bt_models_ask ask;
+    bt_held_config *source;
+    bt_model *items[BT_CONFIG_MODELS_MAX];
+    uint32_t n;
+    uint64_t n_used; /* stamps */
+    bt_timer kick;   /* decide, soon */
+    bt_timer wake;   /* decide, when a hold or patience is over */
+    bt_needing *needing;
+    bt_model *needing_model;
+    uint32_t next_port;
+    bool closing;
+    void (*on_empty)(void *user);
+    void *empty_user;
+    /* for bt_policy_next, too large for the stack */
+    struct bt_policy_model *view;
+    struct bt_policy_step *step;
+};
+
+/* Something has changed: decide again, after the callbacks that run now. */
+void bt_models_kick(bt_models *models);
+/* The only way a state changes: said to listeners, in the log. */
+void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) BT_PRINTF(3, 4);
+void bt_models_say(bt_models *models, const char *fmt, ...) BT_PRINTF(2, 3);
+/* Answer everybody who waits with model->refusal. */
+void bt_model_refuse_waiting(bt_model *model);
+void bt_model_refuse(bt_model *model, uint32_t status, const char *code, uint32_t retry_after_s, const char *fmt, ...)
+    BT_PRINTF(5, 6);
+
+/* Give a hold on a configuration back; NULL is fine. */
+void bt_models_release(bt_held_config *held);
+
+/* model_launch.c: the command line and the process */
+BT_MUST_CHECK bt_status bt_model_launch(bt_model *model, bt_error *err);
+void bt_model_ended(void *user, const bt_child_end *end); /* model_life.c */
+/* model_life.c: processes */
+void bt_model_admit(bt_model *model, const bt_policy_step *step);
+void bt_model_try_launch(bt_model *model); /* ADMITTED: start it if what was in its way is gone */
+void bt_model_stop(bt_model *model, const char *reason);
+void bt_model_kill(bt_model *model);
+/* Idle, outdated, asked to go...: what follows from that. */
+void bt_model_settle(bt_model *model);
+/* model_memory.c: what it takes */
+void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
+void bt_model_sampled(bt_model *model, const bt_pools *pools);
+bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
+void bt_model_learn(bt_model *model);
+void bt_models_ask_needs(bt_models *models);
+/* decisions.c: what was decided, with its numbers, for listeners and refusals */
+void bt_models_tell_step(bt_models *models, const bt_policy_step *step);
+void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, bt_model_refusal *ret);

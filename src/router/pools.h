@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * pools.h: the memories that models share, as they are now: what may be given away of each, what is free, who holds
+ * what. */
+#pragma once
+
+#include "router/aside.h"
+#include "router/config.h"
+#include "router/loop.h"
+
+#define BT_POOLS_USERS_MAX 512u
+
+/* Some process's bytes of one device. */
+typedef struct bt_pools_user {
+    uint32_t pool, pid;
+    uint64_t bytes;
+} bt_pools_user;
+
+typedef struct bt_pools_one {
+    char name[32];
+    bt_pool_state state; /* of the reading */
+    char reason[160];
+    bt_known total_bytes, free_bytes;
+    bt_known limit_bytes;  /* what models may be given; unknown: nothing bounds it but what is free */
+    bt_known target_bytes; /* of a device: no more of it is used by what is started now */
+    bool users_complete;   /* the list of users holds everybody */
+} bt_pools_one;
+
+/* The host first. One sample is one moment: all of it is replaced at once. */
+typedef struct bt_pools {
+    bt_pools_one items[BT_POOL_MAX];
+    uint32_t n;
+    bt_pools_user users[BT_POOLS_USERS_MAX];
+    uint32_t n_users;
+    uint64_t own_bytes; /* of the host's limit: the router itself, what it holds of requests, its helpers */
+    bool ready;         /* there was a sample */
+} bt_pools;
+
+typedef struct bt_sampler bt_sampler;
+/* on_sample: after each. Starts with one at once. root: what stands before /proc and /sys. */
+BT_MUST_CHECK bt_status bt_sampler_open(bt_loop *loop, const char *root, const bt_config *config,
+                                        void (*on_sample)(void *user), void *user, bt_sampler **ret, bt_error *err);
+void bt_sampler_close(bt_sampler *sampler);
+void bt_sampler_reconfigure(bt_sampler *sampler, const bt_config *config);
+/* busy: every second, since memory is on the move; else every 5 s. */
+void bt_sampler_pace(bt_sampler *sampler, bool busy);
+/* Soon, whatever the pace. */
+void bt_sampler_ask(bt_sampler *sampler);
+const bt_pools *bt_sampler_pools(const bt_sampler *sampler);
+/* Index of a pool by name; UINT32_MAX: none. */
+uint32_t bt_pools_find(const bt_pools *pools, const char *name);

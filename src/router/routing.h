@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * routing.h: the router's parts, as its own files see them. Private to the router. */
+#pragma once
+
+#include "router/models.h"
+#include "router/router.h"
+
+typedef struct bt_router {
+    const bt_router_ask *ask;
+    bt_loop *loop;
+    bt_client *client;
+    bt_server *server;
+    bt_sampler *sampler;
+    bt_models *models;
+    bt_events *events;
+    bt_activity *activity;
+    bt_log_ring *log;
+    char mark[40];
+    uint64_t began_ms;
+    uint64_t n_calls_running; /* exchanges with servers, of models and peers */
+    uint64_t peer_requests;
+    uint32_t n_asides; /* of page_aside.c */
+    bool closing;
+    struct bt_call *calls; /* requests that are on their way to a model or a peer */
+} bt_router;
+
+/* routes.c: from a path to who answers it. */
+void bt_routes_answer(bt_router *router, bt_request *request);
+bool bt_routes_is_open(const char *method, const char *path);
+
+/* call.c: a request that goes to a model or a peer. name: which, or NULL: the body says so (JSON, or a form). target:
+ * what is asked of the server, path and query; NULL: what the client asked. */
+void bt_call_begin(bt_router *router, bt_request *request, const char *name, const char *target);
+/* The request is over: rows and counters; frees what belongs to it. */
+void bt_call_request_ended(bt_router *router, const bt_request *request);
+void bt_calls_close(bt_router *router);
+
+/* call_body.c: what a request's body says that the router must know. */
+typedef struct bt_call_body {
+    char model[BT_CONFIG_ID_MAX + 1]; /* empty: not said */
+    bool is_json;
+    bool streams;
+    uint64_t n_probs; /* the most of n_probs, logprobs, top_logprobs */
+} bt_call_body;
+/* BT_E_FORMAT, code "body": it is no JSON object (nor a form where content_type says so). */
+BT_MUST_CHECK bt_status bt_call_body_read(const char *content_type, const char *body, size_t n_body, bt_call_body *ret,
+                                          bt_error *err);
+
+/* Each answers a request of its own: */
+void bt_page_models(bt_router *router, bt_request *request);
+void bt_page_running(bt_router *router, bt_request *request);
+void bt_page_memory(bt_router *router, bt_request *request);
+void bt_page_activity(bt_router *router, bt_request *request);
+void bt_page_machine(bt_router *router, bt_request *request);
+void bt_page_plan(bt_router *router, bt_request *request);
+void bt_page_metrics(bt_router *router, bt_request *request);
+void bt_page_logs(bt_router *router, bt_request *request, const char *rest); /* after "/logs" */
+void bt_page_events(bt_router *router, bt_request *request);
+void bt_page_unload(bt_router *router, bt_request *request, const char *id); /* NULL: all */
+void bt_page_load(bt_router *router, bt_request *request, const char *id);
+/* Those that the configuration wants loaded. */
+void bt_router_preload(bt_router *router);

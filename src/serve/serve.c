@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serve.c: the program burthen-serve: from argv to a configuration, and the router.
+ *
+ *   CONFIG.yaml, files and folders of models, options -> bt_config -> bt_router_run
+ *
+ * Options win over the file; both are read again for a reload. What is said goes to standard error, a line each, and
+ * the address to standard output once it listens, so that a script that asked for port 0 can read it. Variables that
+ * are twins of options are taken out of the environment: children are started through `burthen exec`, which would take
+ * them for its own. */
+#include "base/beside.h"
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "report/report.h"
+#include "router/router.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_BYTES     4096u      /* PATH_MAX of Linux (linux/limits.h) */
+#define TEXT_MAX_BYTES (4u << 20) /* of what --check-config prints */
+
+typedef struct serving {
+    bt_cli_options options;
+    bt_option_result args;
+    char *const *more;     /* after "--": more words for llama-server; NULL at the end */
+    const char *file;      /* the configuration's; NULL: none */
+    bt_config_notes notes; /* of the last reading */
+    char burthen[PATH_BYTES], llama_server[PATH_BYTES];
+} serving;
+
+/* ---- the configuration ---- */
+
+static bool is_yaml(const char *path) {
+    size_t n = strlen(path);
+    return (n > 5 && strcmp(path + n - 5, ".yaml") == 0) || (n > 4 && strcmp(path + n - 4, ".yml") == 0);
+}
+
+static bt_status add_argument(serving *s, bt_config *config, const char *path, bt_error *err) {
+    struct stat found;
+    bool added = false;
+    if (is_yaml(path)) return BT_OK;
+    if (stat(path, &found) != 0) return bt_fail_sys(err, errno, "model", "cannot find %s", path);
+    if (!S_ISDIR(found.st_mode)) return bt_config_add_file(config, path, s->more, &added, err);
+    if (config->models_dir && strcmp(config->models_dir, path) != 0)
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one folder of models, not both %s and %s",
+                       config->models_dir, path);
+    config->models_dir = path;
+    return BT_OK;
+}
+
+static void apply_options(const serving *s, bt_config *config) {
+    const bt_cli_options *options = &s->options;
+    if (options->serve_listen) config->listen = options->serve_listen;
+    if (options->tls_cert_file) config->tls_cert = options->tls_cert_file;
+    if (options->tls_key_file) config->tls_key = options->tls_key_file;
+    if (options->models_dir) config->models_dir = options->models_dir;
+    if (options->llama_server) config->llama_server = options->llama_server;
+    if (options->insecure) config->insecure = true;
+    if (options->min_gpu_fraction != 0.0) config->min_gpu_fraction = options->min_gpu_fraction;
+    if (options->api_key) {
+        config->api_keys = &options->api_key;
+        config->n_api_keys = 1;
+    }
+    if (options->budget_given) {
+        config->ram_budget_given = options->wishes.budget_kind == BT_BUDGET_BYTES;
+        config->ram_budget_bytes = options->wishes.budget_bytes;
+    }
+    if (!config->llama_server && s->llama_server[0]) config->llama_server = s->llama_server;
+}
+
+static bt_status apply_devices(const serving *s, bt_config *config, bt_error *err) {
+    const bt_wishes *wishes = &s->options.wishes;
+    if (wishes->n_devices == 0) return BT_OK;
+    bt_config_device *devices = bt_arena_array(config->arena, wishes->n_devices, sizeof *devices);
+    if (!devices) return bt_fail_sys(err, ENOMEM, "config", "no memory for the devices");
+    for (uint32_t i = 0; i < wishes->n_devices; i++)
+        devices[i] =
+            (bt_config_device){.name = wishes->devices[i].name, .budget_bytes = wishes->devices[i].budget_bytes};
+    config->devices = devices;
+    config->n_devices = wishes->n_devices;
+    return BT_OK;
+}
+
+static bt_status compose(serving *s, bt_config *config, bt_error *err) {
+    apply_options(s, config);
+    BT_TRY(apply_devices(s, config, err));
+    for (uint32_t i = 0; i < s->args.n_args; i++)
+        BT_TRY(add_argument(s, config, s->args.args[i], err));
+    if (config->models_dir) BT_TRY(bt_config_discover(config, &s->notes, err));
+    if (config->n_models > 0 || config->n_peers > 0) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                   "there is no model: name GGUF files, a folder of them, or a configuration");
+}
+
+static bt_status load(void *user, bt_config **ret, bt_error *err) {
+    serving *s = user;
+    bt_config *config = NULL;
+    s->notes = (bt_config_notes){0};
+    if (s->file)
+        BT_TRY(bt_config_load(s->file, &config, &s->notes, err));
+    else
+        BT_TRY(bt_config_new(&config, err));
+    bt_status status = compose(s, config, err);
+    if (status != BT_OK) {
+        bt_config_close(config);
+        return status;
+    }
+    *ret = config;
+    return BT_OK;
+}
+
+static int check_config(serving *s) {
+    bt_error err = {0};
+    bt_config *config = NULL;
+    bt_text text;
+    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    bt_text_init(&text, TEXT_MAX_BYTES);
+    bt_config_text(config, &s->notes, &text);
+    int code = bt_cli_print(&text);
+    bt_text_done(&text);
+    bt_config_close(config);
+    return code;
+}
+
+/* ---- the programs ---- */
+
+/* llama-server as it comes with this program, or as this project's build made it; else the name, for PATH. */
+static void find_programs(serving *s) {
+    static const char *const places[] = {"llama-server", "../llama.cpp/build/bin/llama-server"};
+    if (!bt_beside_find("burthen", X_OK, s->burthen, sizeof s->burthen))
+        (void)snprintf(s->burthen, sizeof s->burthen, "burthen");
+    for (size_t i = 0; i < sizeof places / sizeof *places && !s->llama_server[0]; i++)
+        if (!bt_beside_find(places[i], X_OK, s->llama_server, sizeof s->llama_server)) s->llama_server[0] = '\0';
+}
+
+/* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
+static void clear_twins(void) {
+    for (size_t i = 0; i < bt_cli_option_count; i++) {
+        char name[96] = "BURTHEN_";
+        size_t at = strlen(name);
+        for (const char *c = bt_cli_option_table[i].name; *c && at < sizeof name - 1; c++)
+            name[at++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        (void)unsetenv(name);
+    }
+}
+
+/* ---- what is said ---- */
+
+static void on_line(void *user, const char *line, size_t n) {
+    const serving *s = user;
+    if (!s->options.quiet) (void)fprintf(stderr, "burthen: %.*s\n", (int)n, line);
+}
+
+static void on_child_line(void *user, const char *model, const char *line, size_t n) {
+    const serving *s = user;
+    if (s->options.verbose) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
+}
+
+static void on_ready(void *user, const char *address) {
+    (void)user;
+    (void)printf("%s\n", address);
+    (void)fflush(stdout);
+}
+
+static int serve(serving *s) {
+    bt_error err = {0};
+    bt_config *config = NULL;
+    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    for (uint32_t i = 0; i < s->notes.n; i++)
+        (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
+                      s->notes.items[i].text);
+    const bt_router_ask ask = {.config = config,
+                               .reload = load,
+                               .watch_file = s->file,
+                               .burthen = s->burthen,
+                               .root = s->options.root,
+                               .on_line = on_line,
+                               .on_child_line = on_child_line,
+                               .on_ready = on_ready,
+                               .user = s};
+    return bt_router_run(&ask, &err) == BT_OK ? 0 : bt_cli_fail(&err);
+}
+
+static int run(serving *s, int argc, char **argv) {
+    bt_error err = {0};
+    if (bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, &s->options, &s->args, &err) != BT_OK)
+        return bt_cli_fail(&err);
+    if (s->args.rest > 0) s->more = argv + 1 + s->args.rest;
+    for (uint32_t i = 0; i < s->args.n_args; i++) {
+        if (!is_yaml(s->args.args[i])) continue;
+        if (s->file) {
+            (void)bt_fail(&err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one configuration, not both %s and %s",
+                          s->file, s->args.args[i]);
+            return bt_cli_fail(&err);
+        }
+        s->file = s->args.args[i];
+    }
+    clear_twins();
+    find_programs(s);
+    return s->options.check_config ? check_config(s) : serve(s);
+}
+
+int main(int argc, char **argv) {
+    serving *s = bt_heap_alloc(sizeof *s);
+    const char **args = bt_heap_array((size_t)argc + 1, sizeof *args);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    bt_report_init(NULL);
+    int code = 1;
+    if (s && args) {
+        s->args = (bt_option_result){.args = args, .max_args = (uint32_t)argc};
+        code = run(s, argc, argv);
+    }
+    bt_heap_free(args);
+    bt_heap_free(s);
+    return code;
+}
