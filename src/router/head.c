@@ -31,8 +31,9 @@ bool bt_header_is_valid(const char *name, size_t n_name, const char *value, size
 }
 
 bool bt_header_is_hop(const char *name) {
-    static const char *const hops[] = {"connection", "proxy-connection",   "keep-alive",         "te",     "trailer",
-                                       "upgrade",    "proxy-authenticate", "proxy-authorization", "expect", "transfer-encoding"};
+    static const char *const hops[] = {"connection", "proxy-connection", "keep-alive",         "te",
+                                       "trailer",    "upgrade",          "proxy-authenticate", "proxy-authorization",
+                                       "expect",     "transfer-encoding"};
     for (size_t i = 0; i < sizeof hops / sizeof *hops; i++) {
         if (strcasecmp(hops[i], name) == 0) return true;
     }
