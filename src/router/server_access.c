@@ -42,7 +42,8 @@ static bool key_matches(const bt_config *config, const char *key, size_t n_key) 
         char hex[65];
         digest(config->api_keys[i], strlen(config->api_keys[i]), hex);
         uint32_t differs = 0;
-        for (size_t j = 0; j < 64; j++) differs |= (uint32_t)((unsigned char)hex[j] ^ (unsigned char)given[j]);
+        for (size_t j = 0; j < 64; j++)
+            differs |= (uint32_t)((unsigned char)hex[j] ^ (unsigned char)given[j]);
         found |= (differs - 1u) >> 31; /* 1 only where nothing differed */
     }
     return found != 0 && n_key > 0;
