@@ -44,6 +44,7 @@ typedef struct bt_policy_model {
     int32_t priority;    /* of the model; higher first */
     uint64_t used;       /* a counter, stamped when it was granted a request; 0: never */
     uint64_t idle_ms;    /* since its last request ended; of one that never had any: since it became ready */
+    uint64_t ready_ms;   /* READY: for so long; a busy one is not drained before it was ready for hold_ms */
     uint64_t retry_ms;   /* FAILED, or refused a moment ago: no start for so long; 0: may be tried */
     uint32_t group;      /* index, or UINT32_MAX */
 } bt_policy_model;
@@ -63,7 +64,7 @@ typedef enum bt_policy_kind {
     BT_POLICY_WAIT,   /* nothing to do; look again in wake_ms, or when something has changed */
     BT_POLICY_RUN,    /* hand the model its next waiting request */
     BT_POLICY_ADMIT,  /* reserve for the model; end the victims; start it when they are gone */
-    BT_POLICY_DRAIN,  /* victims take nothing new until they are evicted (a waiter's patience is over) */
+    BT_POLICY_DRAIN,  /* victims take nothing new until they are evicted (the patience of model, a waiter, is over) */
     BT_POLICY_RESUME, /* the model need not drain any more: who wanted its place is gone */
     BT_POLICY_REFUSE, /* answer the model's waiting requests: it cannot fit, whatever is evicted */
 } bt_policy_kind;
