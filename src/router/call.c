@@ -126,6 +126,7 @@ static const char *sentence_of(bt_exchange_failure failure) {
         return "the server of the model broke its answer off";
     case BT_EXCHANGE_LOCAL:
         return "no memory for the answer";
+    case BT_EXCHANGE_UNREAD: /* nobody reads it: nobody is told */
     case BT_EXCHANGE_OK:
         break;
     }

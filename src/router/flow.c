@@ -27,6 +27,8 @@ struct bt_flow {
     bt_byte_ring bytes;
     size_t max_bytes;
     told data, room;
+    void (*on_put)(void *user, const void *data, size_t n_bytes);
+    void *put_user;
     uint32_t n_references;
     bool full; /* the producer was refused, and waits */
     bool ended, whole, failed;
@@ -83,6 +85,11 @@ void bt_flow_on_room(bt_flow *flow, void (*on_room)(void *user), void *user) {
     flow->room.user = user;
 }
 
+void bt_flow_on_put(bt_flow *flow, void (*on_put)(void *user, const void *data, size_t n_bytes), void *user) {
+    flow->on_put = on_put;
+    flow->put_user = user;
+}
+
 /* ---- the producer ---- */
 
 static bool add(bt_flow *flow, const void *data, size_t n_bytes) {
@@ -90,6 +97,7 @@ static bool add(bt_flow *flow, const void *data, size_t n_bytes) {
     bool roomy = bt_byte_ring_make_room(&flow->bytes, n_bytes, flow->max_bytes);
     total_bytes += flow->bytes.capacity;
     if (roomy) bt_byte_ring_put(&flow->bytes, data, n_bytes);
+    if (roomy && flow->on_put) flow->on_put(flow->put_user, data, n_bytes);
     return roomy;
 }
 

@@ -20,6 +20,8 @@ BT_MUST_CHECK bt_status bt_flow_open(size_t max_bytes, bt_flow **ret, bt_error *
  * full, or the consumer has gone. NULL: nobody is told. */
 void bt_flow_on_data(bt_flow *flow, void (*on_data)(void *user), void *user);
 void bt_flow_on_room(bt_flow *flow, void (*on_room)(void *user), void *user);
+/* What is put, as it is put, for somebody who only looks; it must not touch the flow. NULL: nobody. */
+void bt_flow_on_put(bt_flow *flow, void (*on_put)(void *user, const void *data, size_t n_bytes), void *user);
 
 /* ---- the producer ---- */
 

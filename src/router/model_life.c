@@ -14,6 +14,7 @@
  * A start that fails is tried again by the next request, after a pause that doubles from 1 s to a minute; the failure
  * is what requests are told meanwhile. One that found no memory on a device, though the books had it, is tried once
  * more at once with a tenth less of each device: the books were wrong, and waiting does not mend them. */
+#include "router/json_text.h"
 #include "router/models.h"
 
 #include "base/size.h"
@@ -30,20 +31,27 @@
 #define ROOM_PATIENCE_MS   4200u /* the same 6 x 0.7 s, for memory that the books say is free and the system does not */
 #define CUT_PERCENT        10u
 
+static void tell_state(bt_model *model, const char *why) {
+    bt_text json;
+    bt_text_init(&json, EVENT_MAX_BYTES);
+    bt_text_add(&json, "{");
+    bt_json_text_or_null(&json, "model", model->id);
+    bt_json_text_or_null(&json, "state", bt_model_phase(model));
+    bt_json_text_or_null(&json, "reason", why);
+    bt_text_add(&json, "}");
+    if (!json.failed) bt_events_add(model->all->ask.events, "model", bt_text_str(&json));
+    bt_text_done(&json);
+}
+
 void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
-    char why[400], json[1400], id[2 * BT_CONFIG_ID_MAX + 8];
+    char why[400];
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
     model->state = state;
     bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
-    bt_json_escape(model->id, id, sizeof id);
-    char reason[800];
-    bt_json_escape(why, reason, sizeof reason);
-    (void)snprintf(json, sizeof json, "{\"model\":\"%s\",\"state\":\"%s\",\"reason\":\"%s\"}", id,
-                   bt_model_phase(model), reason);
-    bt_events_add(model->all->ask.events, "model", json);
+    tell_state(model, why);
     bt_models_kick(model->all);
 }
 
@@ -229,12 +237,16 @@ static uint64_t backoff_of(const bt_model *model) {
 }
 
 static void tell_memory(bt_model *model, const bt_child_end *end) {
-    char need[32] = "null", have[32] = "null", device[72];
-    if (end->need_bytes.known) (void)snprintf(need, sizeof need, "%llu", (unsigned long long)end->need_bytes.value);
-    if (end->have_bytes.known) (void)snprintf(have, sizeof have, "%llu", (unsigned long long)end->have_bytes.value);
-    bt_json_escape(end->device, device, sizeof device);
-    (void)snprintf(model->refusal.detail_json, sizeof model->refusal.detail_json,
-                   "{\"need_bytes\":%s,\"have_bytes\":%s,\"device\":\"%s\"}", need, have, device);
+    bt_text json;
+    bt_text_init(&json, sizeof model->refusal.detail_json - 1);
+    bt_text_add(&json, "{");
+    bt_json_text_known(&json, "need_bytes", end->need_bytes);
+    bt_json_text_known(&json, "have_bytes", end->have_bytes);
+    bt_json_text_or_null(&json, "device", end->device);
+    bt_text_add(&json, "}");
+    (void)snprintf(model->refusal.detail_json, sizeof model->refusal.detail_json, "%s",
+                   json.failed ? "" : bt_text_str(&json));
+    bt_text_done(&json);
 }
 
 /* It ended before it was ready, and nobody had told it to. */

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "router/events.h"
-#include "router/json_escape.h"
 #include "router/model.h"
 #include "router/pools.h"
 
