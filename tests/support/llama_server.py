@@ -14,7 +14,6 @@ limits.py. Its output goes to a file, so that no pipe can fill and stop it."""
 import concurrent.futures
 import contextlib
 import http.client
-import json
 import os
 import pathlib
 import signal
@@ -25,13 +24,13 @@ import threading
 import time
 
 import cgroup_box
+import client
 import harness
 import limits
 import watch
 
 PROGRAM = harness.LLAMA_BIN / "llama-server"
 START_S = 120
-ANSWER_S = 240
 STOP_S = 60
 SAMPLE_S = 0.01
 LOOK_S = 0.05  # between two questions whether it is ready
@@ -44,11 +43,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Refused(AssertionError):
-    """An answer that is no success, where one was needed."""
-
-
-class Server:
+class Server(client.Client):
     def __init__(self, *args, prefix=(), program=PROGRAM, env=None, box=None, limit=None, start_s=START_S):
         """args: of the server, without host and port; program: words that start it; limit: of limits.py."""
         self.port = free_port()
@@ -114,50 +109,11 @@ class Server:
         """Questions that must be answered: one that is not is a failed check, and the end of the block."""
         try:
             yield
-        except (Refused, OSError, http.client.HTTPException) as why:
+        except (client.Refused, OSError, http.client.HTTPException) as why:
             state = "it lives" if self.is_alive() else f"it has ended with {self.process.returncode}"
             checks.check(False, f"{what}: {why!r}; {state}: {self.log()[-1500:]}")
 
     # ---- questions ----
-
-    def _open(self, path, body, timeout_s):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
-        data = None if body is None else json.dumps(body).encode()
-        connection.request("GET" if data is None else "POST", path, data, {"Content-Type": "application/json"})
-        return connection, connection.getresponse()
-
-    def request(self, path, body=None, timeout_s=ANSWER_S):
-        """(HTTP status, body as bytes), whatever the status; OSError or HTTPException where no answer came."""
-        connection, response = self._open(path, body, timeout_s)
-        try:
-            return response.status, response.read()
-        finally:
-            connection.close()
-
-    def ask(self, path, body=None, timeout_s=ANSWER_S):
-        """The JSON of an answer that must be a success."""
-        status, data = self.request(path, body, timeout_s)
-        if status != 200:
-            raise Refused(f"{path}: {status}: {data.decode(errors='replace')[:600]}")
-        return json.loads(data)
-
-    def events(self, path, body, timeout_s=ANSWER_S):
-        """The events of a streamed answer as JSON, as they come; an error's object is {"error": ...}."""
-        connection, response = self._open(path, body | {"stream": True}, timeout_s)
-        try:
-            if response.status != 200:
-                raise Refused(f"{path}: {response.status}: {response.read().decode(errors='replace')[:600]}")
-            for line in response:
-                name, _, data = line.decode().strip().partition(": ")
-                if name in ("data", "error") and data != "[DONE]":
-                    event = json.loads(data)
-                    yield event if name == "data" else {"error": event}
-        finally:
-            connection.close()
-
-    def stream(self, path, body, timeout_s=ANSWER_S):
-        """All of them."""
-        return list(self.events(path, body, timeout_s))
 
     def complete(self, prompt, n=16, **more):
         """Greedy, each prompt for itself."""
