@@ -2,12 +2,12 @@
  * activity.c: the last requests, in a ring.
  *
  * A row is a struct of fixed size: strings are cut where it is made, and nothing in it was said by a person or a model.
- * The ring's memory is taken in blocks as it fills, so that a router that answers nobody stays small, and is never given
- * back: a ring that was full once is full for good. A row that finds no memory for its block is dropped, and the next
- * one asks again.
+ * The ring's memory is taken in blocks as it fills, so that a router that answers nobody stays small, and is never
+ * given back: a ring that was full once is full for good. A row that finds no memory for its block is dropped, and the
+ * next one asks again.
  *
- * Rows are looked at from the newest back, so what is asked most, the last few, costs the least. `after_id` is for those
- * who come again for what is new.
+ * Rows are looked at from the newest back, so what is asked most, the last few, costs the least. `after_id` is for
+ * those who come again for what is new.
  *
  * Bound: BT_ACTIVITY_KEPT rows in N_BLOCKS blocks. A text of all of them is under ROW_TEXT_MAX each. Left out: anything
  * that survives the process; who wants history reads /metrics. */
@@ -39,7 +39,8 @@ bt_status bt_activity_open(bt_activity **ret, bt_error *err) {
 
 void bt_activity_close(bt_activity *activity) {
     if (!activity) return;
-    for (uint32_t i = 0; i < N_BLOCKS; i++) bt_heap_free(activity->blocks[i]);
+    for (uint32_t i = 0; i < N_BLOCKS; i++)
+        bt_heap_free(activity->blocks[i]);
     bt_heap_free(activity);
 }
 

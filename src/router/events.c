@@ -9,8 +9,8 @@
  * Ids go up by one, from 1 in each life of the router; a client that comes back with the last id that it saw goes on
  * there. An id beyond the last one is of another life: such a client gets everything that is kept.
  *
- * Bounds: BT_EVENTS_KEPT events, BT_EVENTS_KEPT_BYTES of frames, BT_EVENTS_LISTENERS_MAX listeners, and what their flows
- * hold by their own bounds. An event that finds no memory leaves a hole in the ring that counts as lost.
+ * Bounds: BT_EVENTS_KEPT events, BT_EVENTS_KEPT_BYTES of frames, BT_EVENTS_LISTENERS_MAX listeners, and what their
+ * flows hold by their own bounds. An event that finds no memory leaves a hole in the ring that counts as lost.
  *
  * Flows call back while something is put into them: a consumer may take at once, or go. So a listener's place is read
  * anew after each put, and a call for one that is being served returns: the one above goes on. */
@@ -90,7 +90,8 @@ void bt_events_close(bt_events *events) {
         bt_flow_end(events->listeners[i].flow, true);
         leave(&events->listeners[i]);
     }
-    while (events->first < events->next) evict_oldest(events);
+    while (events->first < events->next)
+        evict_oldest(events);
     bt_heap_free(events);
 }
 
@@ -100,7 +101,8 @@ uint64_t bt_events_dropped(const bt_events *events) {
 
 uint32_t bt_events_listeners(const bt_events *events) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++) n += events->listeners[i].flow != NULL;
+    for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++)
+        n += events->listeners[i].flow != NULL;
     return n;
 }
 
@@ -111,8 +113,8 @@ static size_t frame_head(char *dest, size_t capacity, uint64_t id, const char *t
     unsigned long long number = id;
     int before = snprintf(dest, capacity, "id: %llu\nevent: %s\ndata: ", number, type);
     *ret_before = (uint32_t)before;
-    int rest = snprintf(dest + before, capacity - (size_t)before, "{\"id\":%llu,\"time_ms\":%lld,\"type\":\"%s\",\"data\":",
-                        number, (long long)now_ms(), type);
+    int rest = snprintf(dest + before, capacity - (size_t)before,
+                        "{\"id\":%llu,\"time_ms\":%lld,\"type\":\"%s\",\"data\":", number, (long long)now_ms(), type);
     return (size_t)before + (size_t)rest;
 }
 
@@ -160,7 +162,8 @@ static bool serve_one(bt_events *events, listener *l) {
     uint64_t from = l->next;
     if (from == events->next) return false;
     uint64_t id = from < events->first ? events->first : from;
-    while (id < events->next && !*place_of(events, id)) id++;
+    while (id < events->next && !*place_of(events, id))
+        id++;
     bool put = false;
     if (id > from) {
         char dropped[DROPPED_MAX];
@@ -175,12 +178,18 @@ static bool serve_one(bt_events *events, listener *l) {
     return put;
 }
 
+/* A flow that was refused memory has ended: its client comes back with the last id that it saw. */
+static bool is_open(const bt_flow *flow) {
+    return bt_flow_is_read(flow) && !bt_flow_failed(flow);
+}
+
 static void serve(bt_events *events, listener *l) {
     if (!l->flow || l->served) return;
     l->served = true;
-    while (bt_flow_is_read(l->flow) && serve_one(events, l)) continue;
+    while (is_open(l->flow) && serve_one(events, l))
+        continue;
     l->served = false;
-    if (!bt_flow_is_read(l->flow)) leave(l);
+    if (!is_open(l->flow)) leave(l);
 }
 
 static void on_room(void *user) {
@@ -194,7 +203,7 @@ bt_status bt_events_listen(bt_events *events, uint64_t after, bt_flow *flow, bt_
         if (!events->listeners[i].flow) l = &events->listeners[i];
     }
     if (!l)
-        return bt_fail(err, BT_E_LIMIT, "events_full", BT_MEASURE_COUNT, BT_EVENTS_LISTENERS_MAX + 1,
+        return bt_fail(err, BT_E_LIMIT, "events_full", BT_MEASURE_ITEMS, BT_EVENTS_LISTENERS_MAX + 1,
                        BT_EVENTS_LISTENERS_MAX, "%u clients listen to events already", BT_EVENTS_LISTENERS_MAX);
     bool all = after == 0 || after >= events->next;
     *l = (listener){.events = events, .flow = flow, .next = all ? events->first : after + 1};
@@ -207,8 +216,11 @@ void bt_events_tick(bt_events *events) {
     static const char comment[] = ":\n\n";
     for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++) {
         listener *l = &events->listeners[i];
-        serve(events, l); /* one that was refused memory has nobody else to wake it */
-        if (l->flow) (void)bt_flow_put(l->flow, comment, sizeof comment - 1);
+        if (!l->flow) continue;
+        l->served = true;
+        bool full = !bt_flow_put(l->flow, comment, sizeof comment - 1); /* then it has bytes to live on */
+        l->served = false;
+        if (!full || bt_flow_failed(l->flow)) serve(events, l); /* or find that it has gone */
     }
 }
 
@@ -218,10 +230,12 @@ void bt_events_add(bt_events *events, const char *type, const char *json) {
     if (events->next - events->first == BT_EVENTS_KEPT) evict_oldest(events);
     event *e = event_new(events->next, type, json);
     if (!e) events->n_dropped++;
-    while (e && events->n_bytes + e->n_frame > BT_EVENTS_KEPT_BYTES) evict_oldest(events);
+    while (e && events->n_bytes + e->n_frame > BT_EVENTS_KEPT_BYTES)
+        evict_oldest(events);
     *place_of(events, events->next++) = e;
     if (e) events->n_bytes += e->n_frame;
-    for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++) serve(events, &events->listeners[i]);
+    for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++)
+        serve(events, &events->listeners[i]);
 }
 
 bt_status bt_events_json(const bt_events *events, const char *type, char **ret_json, bt_error *err) {
