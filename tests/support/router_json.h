@@ -40,7 +40,7 @@ static inline bool json_null_at(const json_t *object, const char *key) {
 }
 
 /* An object has just the members of a definition of a schema, and those are required there. */
-static inline void json_check_members(const json_t *object, const char *schema, const char *definition) {
+static inline void json_check_members(json_t *object, const char *schema, const char *definition) {
     char path[512];
     (void)snprintf(path, sizeof path, BT_TEST_DATA "/../../docs/schema/%s.schema.json", schema);
     json_t *root = json_load_file(path, 0, NULL);
@@ -51,7 +51,7 @@ static inline void json_check_members(const json_t *object, const char *schema, 
     assert_int_equal(json_object_size(object), json_array_size(json_object_get(wanted, "required")));
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach(object, key, value) {
         if (!json_object_get(properties, key)) fail_msg("%s is not in %s", key, path);
     }
     json_decref(root);

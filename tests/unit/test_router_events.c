@@ -24,6 +24,7 @@ typedef struct client {
     uint64_t last_id; /* of the last event */
     uint64_t n_events, n_lost, n_comments;
     bool stalled, leaves; /* takes nothing; goes at the next news */
+    bool taking;
 } client;
 
 /* One event or comment of whole lines. */
@@ -67,8 +68,11 @@ static void on_data(void *user) {
         if (flow) bt_flow_drop_consumer(flow);
         return;
     }
+    if (c->taking) return; /* the take below has made room, and the news is of what came into it */
     while (!c->stalled) {
+        c->taking = true;
         size_t n = bt_flow_take(c->flow, c->text + c->n, sizeof c->text - 1 - c->n);
+        c->taking = false;
         if (n == 0) return;
         c->n += n;
         c->text[c->n] = '\0';
