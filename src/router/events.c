@@ -178,13 +178,18 @@ static bool serve_one(bt_events *events, listener *l) {
     return put;
 }
 
+/* A flow that was refused memory has ended: its client comes back with the last id that it saw. */
+static bool is_open(const bt_flow *flow) {
+    return bt_flow_is_read(flow) && !bt_flow_failed(flow);
+}
+
 static void serve(bt_events *events, listener *l) {
     if (!l->flow || l->served) return;
     l->served = true;
-    while (bt_flow_is_read(l->flow) && serve_one(events, l))
+    while (is_open(l->flow) && serve_one(events, l))
         continue;
     l->served = false;
-    if (!bt_flow_is_read(l->flow)) leave(l);
+    if (!is_open(l->flow)) leave(l);
 }
 
 static void on_room(void *user) {
@@ -198,7 +203,7 @@ bt_status bt_events_listen(bt_events *events, uint64_t after, bt_flow *flow, bt_
         if (!events->listeners[i].flow) l = &events->listeners[i];
     }
     if (!l)
-        return bt_fail(err, BT_E_LIMIT, "events_full", BT_MEASURE_COUNT, BT_EVENTS_LISTENERS_MAX + 1,
+        return bt_fail(err, BT_E_LIMIT, "events_full", BT_MEASURE_ITEMS, BT_EVENTS_LISTENERS_MAX + 1,
                        BT_EVENTS_LISTENERS_MAX, "%u clients listen to events already", BT_EVENTS_LISTENERS_MAX);
     bool all = after == 0 || after >= events->next;
     *l = (listener){.events = events, .flow = flow, .next = all ? events->first : after + 1};
@@ -211,8 +216,11 @@ void bt_events_tick(bt_events *events) {
     static const char comment[] = ":\n\n";
     for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++) {
         listener *l = &events->listeners[i];
-        serve(events, l); /* one that was refused memory has nobody else to wake it */
-        if (l->flow) (void)bt_flow_put(l->flow, comment, sizeof comment - 1);
+        if (!l->flow) continue;
+        l->served = true;
+        bool full = !bt_flow_put(l->flow, comment, sizeof comment - 1); /* then it has bytes to live on */
+        l->served = false;
+        if (!full || bt_flow_failed(l->flow)) serve(events, l); /* or find that it has gone */
     }
 }
 

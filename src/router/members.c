@@ -10,8 +10,8 @@
  * Bound: the struct, and no heap: nothing can be refused in the middle of an answer. Of the text at most
  * BT_MEMBERS_TOKEN_MAX bytes are held, of a key or a number, never of a string.
  *
- * It is no validator: what is passed over need not be JSON, as long as its brackets and strings are closed. Keys that
- * are written with escapes are not known; no server writes those that are wanted so. */
+ * It is no validator: what is passed over need not be JSON, as long as its brackets and strings are closed. Keys with
+ * escapes or dots are not known: no server writes those that are wanted so. */
 #include "router/members.h"
 
 #include <string.h>
@@ -133,7 +133,7 @@ static bool ends_text(bt_members *m, char c) {
 }
 
 static void key_text(bt_members *m, char c) {
-    if (c == '\\' || m->n_token == BT_MEMBERS_TOKEN_MAX) m->key_fits = false;
+    if (c == '\\' || c == '.' || m->n_token == BT_MEMBERS_TOKEN_MAX) m->key_fits = false;
     if (!ends_text(m, c)) {
         keep(m, c);
         return;

@@ -41,7 +41,19 @@ typedef struct bt_metrics_view {
     uint64_t n_requests, n_refused, n_connections, n_open, flow_bytes, bodies_bytes, rss_bytes, uptime_s;
 } bt_metrics_view;
 
-/* Text format 0.0.4: each family once, with HELP and TYPE, labels escaped. Names: burthen_... The servers' own families
- * come after ours, under their own names, merged over the models, each sample with a label model="id" more; a family
- * whose type differs between servers, or a line that is not of the format, is left out. */
+/* What there is of our own, as docs/metrics.md has it. */
+typedef struct bt_metrics_family {
+    const char *name, *type; /* "counter", "gauge", "histogram" */
+    const char *labels;      /* "model, outcome"; "": none */
+    const char *unit;        /* "s", "bytes", "tokens", "requests"... */
+    const char *help;
+} bt_metrics_family;
+const bt_metrics_family *bt_metrics_families(uint32_t *ret_n);
+
+/* Text format 0.0.4: each family once, with HELP and TYPE, labels escaped; a value that is not known has no sample.
+ * Names: burthen_... The servers' own families come after ours, under their own names, merged over the models, each
+ * sample with a label model="id" more (one of its own becomes exported_model); a family whose type differs between
+ * servers, one that is named burthen_..., or a line that is not of the format, is left out and counted
+ * (burthen_metrics_left_out). Bounds: scrape.h; what finds no room in out is left out whole. out fails when our own
+ * families do not fit, or memory is refused. */
 void bt_metrics_text(const bt_metrics_view *view, bt_text *out);

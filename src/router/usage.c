@@ -122,6 +122,7 @@ static double rate_of(const char *text) {
         text++;
         bool down = *text == '-';
         if (*text == '-' || *text == '+') text++;
+        if (!is_digit(*text)) return 0;
         int exponent = 0;
         for (; is_digit(*text) && exponent < INT_MAX / 20; text++)
             exponent = exponent * 10 + (*text - '0');
