@@ -283,6 +283,8 @@ static inline kit kit_start_fault(const bt_config *config, uint64_t fault_at, bo
     if (pipe(control) != 0 || pipe(ready) != 0) abort();
     kit it = {.pid = fork(), .control = control[1]};
     if (it.pid == 0) {
+        /* A crash is one: cmocka's handlers would go on with the tests in this process. */
+        (void)signal(SIGSEGV, SIG_DFL), (void)signal(SIGBUS, SIG_DFL), (void)signal(SIGFPE, SIG_DFL);
         (void)close(control[1]);
         (void)close(ready[0]);
         int code = kit_serve(config, control[0], ready[1], fault_at, persistent);

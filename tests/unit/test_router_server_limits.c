@@ -11,6 +11,11 @@
 #include <cmocka.h>
 
 #define HOST "Host: localhost\r\n"
+#ifdef __SANITIZE_ADDRESS__
+#define RSS_SLACK (64u << 20) /* what was freed is kept for a while */
+#else
+#define RSS_SLACK (2u << 20)
+#endif
 
 static kit server;
 static bt_config config;
@@ -160,7 +165,7 @@ static void slow_reader(void **state) {
     (void)usleep(300000);
     assert_true(kit_count(&server, "cpu_us") - cpu < 60000); /* it waits, and does not turn */
     assert_true(kit_count(&server, "most") <= 65536);
-    assert_true(kit_count(&server, "rss") < rss + (2u << 20));
+    assert_true(kit_count(&server, "rss") < rss + RSS_SLACK);
     char text[65536];
     size_t n = 0;
     while (n < (64u << 20)) {
@@ -168,7 +173,7 @@ static void slow_reader(void **state) {
         assert_true(step > 0);
         n += (size_t)step;
     }
-    assert_true(kit_count(&server, "rss") < rss + (2u << 20));
+    assert_true(kit_count(&server, "rss") < rss + RSS_SLACK);
     uint64_t left = kit_now_ms();
     (void)close(fd); /* with bytes unread: reset */
     assert_true(kit_until(&server, "gone", 1));
@@ -209,6 +214,18 @@ static void leaves(void **state) {
     assert_true(kit_until(&server, "open", 2));
     (void)close(fd);
     assert_true(kit_until(&server, "open", 1));
+    fd = kit_connect(&server);
+    (void)kit_say(fd, "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nabc");
+    (void)close(fd); /* the end comes with the bytes */
+    assert_true(kit_until(&server, "open", 1));
+    fd = kit_connect(&server); /* an answer that is there at once is sent to one that has shut down its side */
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc");
+    (void)shutdown(fd, SHUT_WR);
+    kit_answer answer;
+    kit_read_answer(fd, false, &answer);
+    assert_string_equal(answer.body, "abc");
+    kit_answer_done(&answer);
+    (void)close(fd);
     assert_int_equal(kit_count(&server, "gone"), 8);
     assert_true(kit_count(&server, "given") > given);
     /* One that waits costs no time. */
