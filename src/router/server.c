@@ -93,6 +93,14 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     look_whether_idle(server);
 }
 
+/* The library looks at its listening socket again, after a connection has made place, only when it is run once more. */
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code) {
+    bt_server *server = cls;
+    (void)connection, (void)context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) server->pending = true;
+}
+
 __attribute__((format(printf, 2, 0))) static void on_words(void *cls, const char *fmt, va_list args) {
     bt_server *server = cls;
     if (server->daemon) return; /* of single connections: a client's doing */
@@ -172,12 +180,13 @@ static bt_status daemon_start(bt_server *server, int fd, bt_error *err) {
                                    {MHD_OPTION_HTTPS_PRIORITIES, 0, (char[]){TLS_VERSIONS}},
                                    {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
-    server->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_access, server, MHD_OPTION_EXTERNAL_LOGGER, on_words, server, MHD_OPTION_LISTEN_SOCKET,
-        fd, MHD_OPTION_CONNECTION_LIMIT, config->limits.n_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        idle_seconds(config), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)BT_SERVER_CONNECTION_BYTES,
-        MHD_OPTION_URI_LOG_CALLBACK, on_first_line, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-        MHD_OPTION_ARRAY, server->cert ? tls : plain, MHD_OPTION_END);
+    server->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_access, server, MHD_OPTION_EXTERNAL_LOGGER, on_words, server,
+                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, config->limits.n_connections,
+                         MHD_OPTION_CONNECTION_TIMEOUT, idle_seconds(config), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)BT_SERVER_CONNECTION_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_first_line, server,
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+                         server, MHD_OPTION_ARRAY, server->cert ? tls : plain, MHD_OPTION_END);
     if (server->daemon) return BT_OK;
     (void)close(fd);
     if (server->cert)

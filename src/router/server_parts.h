@@ -64,8 +64,10 @@ struct bt_request {
     bool answered;  /* a reply call was made */
     bool suspended; /* the connection, by us */
     bool gone;
-    bool broken; /* we break the connection off: the answer cannot be whole */
-    bt_watch watch;
+    bool broken;      /* we break the connection off: the answer cannot be whole */
+    bool half_closed; /* the client sends no more */
+    bt_watch watch;   /* for that */
+    bt_timer look;
     void *user;
     void (*on_gone)(void *user);
     void *gone_user;

@@ -9,9 +9,12 @@
  *
  * While nothing is sent the connection is suspended: the library then neither reads nor times out, and would not see
  * the client leave. So the socket is watched in our own loop for that one event, edge-triggered: what the client sends
- * meanwhile (a pipelined request) wakes nobody. A client that has shut down its sending side counts as gone: it cannot
- * be told from one that was closed, and servers must not compute for nobody. It is told on_gone at once, the connection
- * is shut down and resumed, and the library finds it broken and gives its notice. */
+ * meanwhile (a pipelined request) wakes nobody. A client that has shut down its sending side counts as gone while it
+ * waits for an answer or for more of a flow: it cannot be told from one that was closed, and servers must not compute
+ * for nobody. It is told on_gone at once, the connection is shut down and resumed, and the library finds it broken and
+ * gives its notice. An answer that is all there is still sent to it. One that shuts down in the middle of its own
+ * request is cut off too: the library, which reads at edges, may never look again when the last bytes and the end came
+ * together. */
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
@@ -23,9 +26,11 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define BODY_BEGIN 16384u /* one read of the library's */
+#define LOOK_MS    20u    /* the library reads what has come in a turn or two of the loop */
 
 static void peer_write(const struct sockaddr *address, char *dest, size_t n_dest) {
     dest[0] = 0;
@@ -48,6 +53,7 @@ static int socket_of(struct MHD_Connection *connection) {
     return info ? (int)info->connect_fd : -1;
 }
 
+static void look_whether_gone(void *user);
 static void on_socket(void *user, uint32_t events);
 
 bt_request *bt_request_open(bt_server *server, struct MHD_Connection *connection, const char *target) {
@@ -59,6 +65,10 @@ bt_request *bt_request_open(bt_server *server, struct MHD_Connection *connection
     request->watch = (bt_watch){.on_ready = on_socket, .user = request, .fd = socket_of(connection)};
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     peer_write(info ? info->client_addr : NULL, request->peer, sizeof request->peer);
+    request->look = (bt_timer){.on_time = look_whether_gone, .user = request};
+    /* Where the system refuses the watch, the client's leaving is seen when something is sent to it. */
+    if (request->watch.fd >= 0 && bt_loop_add(server->ask.loop, &request->watch, EPOLLRDHUP | EPOLLET, NULL) != BT_OK)
+        request->watch.added = false;
     request->id = ++server->n_requests;
     request->next = server->requests;
     if (request->next) request->next->prev = request;
@@ -81,6 +91,7 @@ static void drop_body(bt_request *request) {
 void bt_request_close(bt_request *request) {
     bt_server *server = request->server;
     bt_loop_remove(server->ask.loop, &request->watch);
+    bt_loop_timer_stop(server->ask.loop, &request->look);
     drop_body(request);
     if (request->flow) bt_flow_drop_consumer(request->flow);
     if (request->response) MHD_destroy_response(request->response);
@@ -164,10 +175,7 @@ void bt_request_suspend(bt_request *request) {
     if (request->suspended) return;
     request->suspended = true;
     MHD_suspend_connection(request->connection);
-    /* Where the system refuses the watch, the client's leaving is seen when something is sent to it. */
-    if (!request->watch.added && request->watch.fd >= 0 &&
-        bt_loop_add(request->server->ask.loop, &request->watch, EPOLLRDHUP | EPOLLET, NULL) != BT_OK)
-        request->watch.added = false;
+    if (request->half_closed) bt_loop_timer_set(request->server->ask.loop, &request->look, 0);
 }
 
 void bt_request_resume(bt_request *request) {
@@ -183,14 +191,31 @@ void bt_request_leave(bt_request *request) {
     if (request->on_gone) request->on_gone(request->gone_user);
 }
 
+/* The client has shut down its side: who waits for an answer has left; who was still sending has sent all he will. */
+static void look_whether_gone(void *user) {
+    bt_request *request = user;
+    int unread = 0;
+    bool waits = request->given && (!request->answered || request->flow);
+    if (request->gone || (request->answered && !waits)) return; /* what is left of the answer is sent */
+    if (!waits && ioctl(request->watch.fd, FIONREAD, &unread) == 0 && unread > 0) {
+        bt_loop_timer_set(request->server->ask.loop, &request->look, LOOK_MS);
+        return;
+    }
+    if (waits) bt_request_leave(request);
+    /* One that is sending, or waits until it can, is found broken by the library; one that is suspended is woken. */
+    (void)shutdown(request->watch.fd, SHUT_RDWR);
+    bt_request_resume(request);
+}
+
 static void on_socket(void *user, uint32_t events) {
     bt_request *request = user;
     (void)events;
     bt_loop_remove(request->server->ask.loop, &request->watch);
-    bt_request_leave(request);
-    /* One that is sending, or waits until it can, is found broken by the library; one that is suspended is woken. */
-    (void)shutdown(request->watch.fd, SHUT_RDWR);
-    bt_request_resume(request);
+    request->half_closed = true;
+    if (request->given)
+        look_whether_gone(request);
+    else /* the library reads what is there first */
+        bt_loop_timer_set(request->server->ask.loop, &request->look, LOOK_MS);
 }
 
 /* ---- what was sent ---- */

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT
+ * test_router_server_limits.c: what clients can make the router's HTTP side hold, and that it notices when they leave.
+ */
+#include "router_server_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define HOST "Host: localhost\r\n"
+#ifdef __SANITIZE_ADDRESS__
+#define RSS_SLACK (64u << 20) /* what was freed is kept for a while */
+#else
+#define RSS_SLACK (2u << 20)
+#endif
+
+static kit server;
+static bt_config config;
+
+static int start(void **state) {
+    (void)state;
+    config = kit_config();
+    server = kit_start(&config);
+    return server.port ? 0 : -1;
+}
+
+static int stop(void **state) {
+    (void)state;
+    return kit_stop(&server);
+}
+
+/* A fresh server with the present config. */
+static void restart(void) {
+    assert_int_equal(kit_stop(&server), 0);
+    server = kit_start(&config);
+    assert_int_not_equal(server.port, 0);
+}
+
+static void send_zeros(int fd, size_t n) {
+    static char zeros[65536];
+    for (size_t left = n; left > 0;) {
+        size_t step = left < sizeof zeros ? left : sizeof zeros;
+        if (kit_send(fd, zeros, step) < step) return;
+        left -= step;
+    }
+}
+
+/* Told at once that it is too much, a client that sends all of it first must still find the answer. */
+static void too_large(void **state) {
+    (void)state;
+    kit_answer answer;
+    for (int i = 0; i < 5; i++) {
+        int fd = kit_connect(&server);
+        (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 20000000\r\n\r\n");
+        send_zeros(fd, 20000000);
+        kit_read_answer(fd, false, &answer);
+        assert_int_equal(answer.status, 413);
+        assert_true(answer.whole && !answer.reset);
+        assert_non_null(strstr(answer.body, "\"code\":\"body_size\""));
+        kit_answer_done(&answer);
+        (void)close(fd);
+    }
+    /* Before any of it is sent. */
+    int fd = kit_connect(&server);
+    uint64_t began = kit_now_ms();
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 18446744073709551615\r\n\r\n");
+    kit_read_answer(fd, false, &answer);
+    assert_int_equal(answer.status, 413);
+    assert_true(kit_now_ms() - began < 1000);
+    kit_answer_done(&answer);
+    (void)close(fd);
+    assert_int_equal(kit_count(&server, "bodies"), 0);
+    assert_int_equal(kit_count(&server, "given"), 2); /* the two counts */
+}
+
+static void send_chunks(int fd, size_t n, bool ends) {
+    char chunk[1032];
+    (void)snprintf(chunk, sizeof chunk, "400\r\n%01024d\r\n", 0);
+    for (size_t i = 0; i < n / 1024; i++)
+        if (kit_say(fd, chunk) < strlen(chunk)) return;
+    if (ends) (void)kit_say(fd, "0\r\n\r\n");
+}
+
+static void chunks(void **state) {
+    (void)state;
+    kit_answer answer;
+    int fd = kit_connect(&server);
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    send_chunks(fd, 97 * 1024, true); /* 99,328 */
+    kit_read_answer(fd, false, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(answer.n_body, 99328);
+    kit_answer_done(&answer);
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    send_chunks(fd, 150 * 1024, true);
+    kit_read_answer(fd, false, &answer);
+    assert_int_equal(answer.status, 413);
+    kit_answer_done(&answer);
+    (void)kit_say(fd, "GET /nothing HTTP/1.1\r\n" HOST "\r\n"); /* all of it was read: the connection goes on */
+    kit_read_answer(fd, false, &answer);
+    assert_int_equal(answer.status, 404);
+    kit_answer_done(&answer);
+    (void)close(fd);
+    /* One that never ends is closed. */
+    fd = kit_connect(&server);
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    send_chunks(fd, 64u << 20, false);
+    kit_read_answer(fd, false, &answer);
+    assert_int_equal(answer.status, 0);
+    kit_answer_done(&answer);
+    (void)close(fd);
+    assert_true(kit_until(&server, "open", 1));
+    assert_int_equal(kit_count(&server, "bodies"), 0);
+}
+
+static int hold(const char *path, size_t n_body) {
+    char head[256];
+    int fd = kit_connect(&server);
+    (void)snprintf(head, sizeof head, "POST %s HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n", path, n_body);
+    (void)kit_say(fd, head);
+    send_zeros(fd, n_body);
+    return fd;
+}
+
+static void all_bodies(void **state) {
+    (void)state;
+    kit_answer answer;
+    int first = hold("/hold", 90000), second = hold("/hold", 90000);
+    assert_true(kit_until(&server, "bodies", 180000));
+    int third = hold("/hold", 90000);
+    kit_read_answer(third, false, &answer);
+    assert_int_equal(answer.status, 503);
+    assert_string_equal(kit_header(&answer, "Retry-After"), "1");
+    assert_non_null(strstr(answer.body, "\"code\":\"bodies\""));
+    kit_answer_done(&answer);
+    (void)close(third);
+    third = kit_connect(&server); /* and when it is not announced */
+    (void)kit_say(third, "POST /hold HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    send_chunks(third, 90 * 1024, true);
+    kit_read_answer(third, false, &answer);
+    assert_int_equal(answer.status, 503);
+    kit_answer_done(&answer);
+    (void)close(third);
+    (void)close(first);
+    assert_true(kit_until(&server, "bodies", 90000));
+    third = hold("/take?ms=60000", 90000);
+    assert_true(kit_until(&server, "open", 3));
+    assert_int_equal(kit_count(&server, "bodies"), 90000); /* one was taken away */
+    (void)close(second);
+    (void)close(third);
+    assert_true(kit_until(&server, "open", 1));
+    assert_int_equal(kit_count(&server, "bodies"), 0);
+}
+
+static void slow_reader(void **state) {
+    (void)state;
+    int fd = kit_connect(&server);
+    uint64_t rss = kit_count(&server, "rss");
+    (void)kit_say(fd, "GET /stream?n=1000000000&piece=16384 HTTP/1.1\r\n" HOST "\r\n");
+    (void)usleep(400000);
+    uint64_t cpu = kit_count(&server, "cpu_us");
+    (void)usleep(300000);
+    assert_true(kit_count(&server, "cpu_us") - cpu < 60000); /* it waits, and does not turn */
+    assert_true(kit_count(&server, "most") <= 65536);
+    assert_true(kit_count(&server, "rss") < rss + RSS_SLACK);
+    char text[65536];
+    size_t n = 0;
+    while (n < (64u << 20)) {
+        ssize_t step = kit_read(fd, text, sizeof text, 2000, NULL);
+        assert_true(step > 0);
+        n += (size_t)step;
+    }
+    assert_true(kit_count(&server, "rss") < rss + RSS_SLACK);
+    uint64_t left = kit_now_ms();
+    (void)close(fd); /* with bytes unread: reset */
+    assert_true(kit_until(&server, "gone", 1));
+    assert_true(kit_count(&server, "gone_ms") < left + 100);
+    assert_true(kit_until(&server, "flows", 0));
+}
+
+static void leave(const char *request, bool half, uint32_t n_gone) {
+    int fd = kit_connect(&server);
+    (void)kit_say(fd, request);
+    (void)usleep(60000);
+    assert_int_equal(kit_count(&server, "gone"), n_gone);
+    assert_int_equal(kit_count(&server, "open"), 2);
+    uint64_t left = kit_now_ms();
+    if (half)
+        (void)shutdown(fd, SHUT_WR);
+    else
+        (void)close(fd);
+    assert_true(kit_until(&server, "gone", n_gone + 1));
+    assert_true(kit_count(&server, "gone_ms") >= left && kit_count(&server, "gone_ms") < left + 100);
+    assert_true(kit_until(&server, "open", 1));
+    if (half) (void)close(fd);
+}
+
+static void leaves(void **state) {
+    (void)state;
+    leave("GET /hold HTTP/1.1\r\n" HOST "\r\n", false, 0);
+    leave("GET /hold HTTP/1.1\r\n" HOST "\r\n", true, 1);
+    leave("GET /hold HTTP/1.1\r\n" HOST "\r\nGET /hold HTTP/1.1\r\n" HOST "\r\n", false, 2); /* pipelined */
+    leave("GET /stream?silent=1 HTTP/1.1\r\n" HOST "\r\n", false, 3);
+    leave("GET /stream?n=100000&piece=10&ms=20 HTTP/1.1\r\n" HOST "\r\n", false, 4);
+    leave("GET /stream?n=100000&piece=10&ms=20 HTTP/1.1\r\n" HOST "\r\n", true, 5);
+    leave("GET /stream?n=100000&piece=10&ms=60000&sized=1 HTTP/1.1\r\n" HOST "\r\n", false, 6);
+    leave("GET /stream?n=900000000&piece=60000 HTTP/1.1\r\n" HOST "\r\n", false, 7); /* while it is sent */
+    uint64_t given = kit_count(&server, "given");
+    int fd = kit_connect(&server); /* while it uploads: nobody was given it */
+    (void)kit_say(fd, "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nabc");
+    assert_true(kit_until(&server, "open", 2));
+    (void)close(fd);
+    assert_true(kit_until(&server, "open", 1));
+    fd = kit_connect(&server);
+    (void)kit_say(fd, "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nabc");
+    (void)close(fd); /* the end comes with the bytes */
+    assert_true(kit_until(&server, "open", 1));
+    fd = kit_connect(&server); /* an answer that is there at once is sent to one that has shut down its side */
+    (void)kit_say(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc");
+    (void)shutdown(fd, SHUT_WR);
+    kit_answer answer;
+    kit_read_answer(fd, false, &answer);
+    assert_string_equal(answer.body, "abc");
+    kit_answer_done(&answer);
+    (void)close(fd);
+    assert_int_equal(kit_count(&server, "gone"), 8);
+    assert_true(kit_count(&server, "given") > given);
+    /* One that waits costs no time. */
+    fd = kit_connect(&server);
+    (void)kit_say(fd, "GET /hold HTTP/1.1\r\n" HOST "\r\n");
+    uint64_t cpu = kit_count(&server, "cpu_us");
+    (void)usleep(300000);
+    assert_true(kit_count(&server, "cpu_us") - cpu < 30000);
+    (void)close(fd);
+}
+
+static void idle(void **state) {
+    (void)state;
+    config.limits.idle_ms = 1000;
+    restart();
+    kit_answer answer;
+    char text[64];
+    bool end = false;
+    int waits = kit_connect(&server), streams = kit_connect(&server), says_nothing = kit_connect(&server);
+    int half_a_head = kit_connect(&server);
+    (void)kit_say(waits, "GET /later?ms=2600 HTTP/1.1\r\n" HOST "\r\n");
+    (void)kit_say(streams, "GET /stream?n=20&piece=10&ms=2600 HTTP/1.1\r\n" HOST "\r\n");
+    (void)kit_say(half_a_head, "GET /later");
+    uint64_t began = kit_now_ms();
+    assert_int_equal(kit_read(says_nothing, text, sizeof text, 4000, &end), 0);
+    assert_true(end);
+    assert_true(kit_now_ms() - began >= 800 && kit_now_ms() - began < 2300);
+    (void)kit_read(half_a_head, text, sizeof text, 4000, &end);
+    assert_true(kit_now_ms() - began < 2300);
+    kit_read_answer(waits, false, &answer);
+    assert_int_equal(answer.status, 200);
+    kit_answer_done(&answer);
+    kit_read_answer(streams, false, &answer);
+    assert_int_equal(answer.n_body, 20);
+    assert_true(answer.whole);
+    kit_answer_done(&answer);
+    /* A client that does not read its answer. */
+    int deaf = kit_connect(&server);
+    (void)kit_say(deaf, "GET /stream?n=900000000&piece=60000 HTTP/1.1\r\n" HOST "\r\n");
+    (void)usleep(2300000);
+    assert_int_equal(kit_count(&server, "gone"), 1);
+    (void)close(deaf), (void)close(waits), (void)close(streams), (void)close(says_nothing), (void)close(half_a_head);
+}
+
+static void many(void **state) {
+    (void)state;
+    enum { N = 200 };
+    static int fds[N];
+    for (int i = 0; i < N; i++) {
+        fds[i] = kit_connect(&server);
+        (void)kit_say(fds[i], "GET /stream?n=5000&piece=100&ms=10 HTTP/1.1\r\n" HOST "\r\n");
+    }
+    assert_true(kit_count(&server, "open") > 150);
+    for (int i = 0; i < N; i++) {
+        kit_answer answer;
+        kit_read_answer(fds[i], false, &answer);
+        assert_int_equal(answer.status, 200);
+        assert_int_equal(answer.n_body, 5000);
+        assert_true(answer.whole);
+        kit_answer_done(&answer);
+        (void)close(fds[i]);
+    }
+    assert_true(kit_until(&server, "open", 1));
+    assert_int_equal(kit_count(&server, "gone"), 0);
+    assert_int_equal(kit_count(&server, "flows"), 0);
+}
+
+static void connections(void **state) {
+    (void)state;
+    config.limits.n_connections = 2;
+    restart();
+    kit_answer answer;
+    int one = kit_connect(&server), two = kit_connect(&server);
+    (void)kit_say(one, "GET /hold HTTP/1.1\r\n" HOST "\r\n");
+    (void)kit_say(two, "GET /hold HTTP/1.1\r\n" HOST "\r\n");
+    (void)usleep(60000);
+    int three = kit_connect(&server); /* in the system's queue */
+    (void)kit_say(three, "GET /nothing HTTP/1.1\r\n" HOST "\r\n");
+    char text[8];
+    assert_int_equal(kit_read(three, text, sizeof text, 200, NULL), 0);
+    (void)close(one);
+    kit_read_answer(three, false, &answer);
+    assert_int_equal(answer.status, 404);
+    kit_answer_done(&answer);
+    (void)close(two);
+    (void)close(three);
+}
+
+static void drains(void **state) {
+    (void)state;
+    kit own = kit_start(&config);
+    kit_answer answer;
+    int waits = kit_connect(&own), kept = kit_connect(&own);
+    (void)kit_say(kept, "GET /nothing HTTP/1.1\r\n" HOST "\r\n");
+    kit_read_answer(kept, false, &answer);
+    kit_answer_done(&answer);
+    (void)kit_say(waits, "GET /later?ms=300 HTTP/1.1\r\n" HOST "\r\n");
+    (void)usleep(50000);
+    kit_ask(&own, "POST /drain HTTP/1.1\r\n" HOST "\r\n", &answer);
+    assert_int_equal(answer.status, 200);
+    kit_answer_done(&answer);
+    (void)kit_say(kept, "GET /echo HTTP/1.1\r\n" HOST "\r\n");
+    kit_read_answer(kept, false, &answer);
+    assert_int_equal(answer.status, 503);
+    assert_string_equal(kit_header(&answer, "Connection"), "close");
+    assert_non_null(strstr(answer.body, "\"code\":\"draining\""));
+    kit_answer_done(&answer);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(own.port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    (void)close(fd);
+    kit_read_answer(waits, false, &answer);
+    assert_int_equal(answer.status, 200);
+    kit_answer_done(&answer);
+    (void)close(waits);
+    (void)close(kept);
+    assert_int_equal(kit_wait(&own), 0); /* by itself: on_idle */
+}
+
+/* Closed with requests in every state: each ends, nothing leaks (the kit's exit status). */
+static void closes(void **state) {
+    (void)state;
+    static const char *const requests[] = {"GET /hold HTTP/1.1\r\n" HOST "\r\n",
+                                           "GET /stream?silent=1 HTTP/1.1\r\n" HOST "\r\n",
+                                           "GET /stream?n=900000000&piece=60000 HTTP/1.1\r\n" HOST "\r\n",
+                                           "GET /stream?n=9000&piece=10&ms=1 HTTP/1.1\r\n" HOST "\r\n",
+                                           "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 10\r\n\r\nabc",
+                                           "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 1000000\r\n\r\nabc",
+                                           "GET /later?ms=60000 HTTP/1.1\r\n",
+                                           "GE"};
+    enum { N = sizeof requests / sizeof *requests };
+    int fds[N];
+    kit own = kit_start(&config);
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = kit_connect(&own);
+        (void)kit_say(fds[i], requests[i]);
+    }
+    (void)usleep(100000);
+    assert_int_equal(kit_stop(&own), 0);
+    for (size_t i = 0; i < N; i++)
+        (void)close(fds[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(too_large, start, stop),
+        cmocka_unit_test_setup_teardown(chunks, start, stop),
+        cmocka_unit_test_setup_teardown(all_bodies, start, stop),
+        cmocka_unit_test_setup_teardown(slow_reader, start, stop),
+        cmocka_unit_test_setup_teardown(leaves, start, stop),
+        cmocka_unit_test_setup_teardown(idle, start, stop),
+        cmocka_unit_test_setup_teardown(many, start, stop),
+        cmocka_unit_test_setup_teardown(connections, start, stop),
+        cmocka_unit_test_setup_teardown(drains, start, stop),
+        cmocka_unit_test_setup_teardown(closes, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
