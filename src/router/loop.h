@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * loop.h: the one thread of the router: descriptors, timers and signals, each with a function that is called. */
+ * loop.h: the one thread of the router: descriptors and timers, each with a function that is called. Signals are
+ * descriptors too (signalfd), of whoever wants them. */
 #pragma once
 
 #include "burthen.h"
 
 typedef struct bt_loop bt_loop;
 
-/* A descriptor that is watched. Zero-initialised, part of its owner; the descriptor stays the owner's. */
+/* A descriptor that is watched. Zero-initialised, part of its owner; the descriptor stays the owner's, who removes the
+ * watch before it closes it. One watch a descriptor. */
 typedef struct bt_watch {
     void (*on_ready)(void *user, uint32_t events); /* EPOLLIN, EPOLLOUT... of epoll(7) */
     void *user;
@@ -43,6 +45,7 @@ uint64_t bt_loop_now_ms(const bt_loop *loop);
  * the longest wait, or UINT64_MAX. One is enough. */
 void bt_loop_before_wait(bt_loop *loop, uint64_t (*before)(void *user), void *user);
 
-/* Until bt_loop_stop. BT_E_IO, code "loop": the system's wait fails. */
+/* Until bt_loop_stop, which may also come before: then it returns at once. Not from a callback. BT_E_IO, code "loop":
+ * the system's wait fails. */
 BT_MUST_CHECK bt_status bt_loop_run(bt_loop *loop, bt_error *err);
 void bt_loop_stop(bt_loop *loop);
