@@ -125,9 +125,10 @@ static uint64_t companion_bytes(const bt_guard_price *price) {
  * devices, and the device's library is there. Whether the server takes it, `exec` asks before it starts it. */
 static bool may_stream(const bt_need_ask *ask, const bt_judge *judge, const bt_guard_price *price) {
     char path[PATH_BYTES];
-    return ask->model->model && ask->model->ram == BT_CONFIG_RAM_AUTO &&
-           judge->effective.program == BT_PROGRAM_SERVER && price->device_bytes == 0 && !judge->command.container &&
-           !judge->command.forks && bt_beside_find(PLUGIN_NAME, R_OK, path, sizeof path);
+    const bt_effective *e = &judge->effective;
+    bool on_host = price->device_bytes == 0 || e->gpu_layers.value == 0;
+    return ask->model->model && ask->model->ram == BT_CONFIG_RAM_AUTO && e->program == BT_PROGRAM_SERVER && on_host &&
+           !judge->command.container && !judge->command.forks && bt_beside_find(PLUGIN_NAME, R_OK, path, sizeof path);
 }
 
 /* false: no budget can hold it, or not with less than it takes without. */
