@@ -94,10 +94,12 @@ static bool is_name(const char *name) {
 
 /* ---- the file ---- */
 
-static void put(bt_text *text, const bt_footprint *what) {
-    bt_text_add(text, FIRST_LINE "\n");
+/* On the stack: what is whole is found out without asking anybody for memory. Returns its length. */
+static size_t put(char text[FILE_BYTES], const bt_footprint *what) {
+    size_t n = (size_t)snprintf(text, FILE_BYTES, FIRST_LINE "\n");
     for (uint32_t i = 0; i < what->n; i++)
-        bt_text_addf(text, "%s %" PRIu64 "\n", what->pools[i], what->bytes[i]);
+        n += (size_t)snprintf(text + n, FILE_BYTES - n, "%s %" PRIu64 "\n", what->pools[i], what->bytes[i]);
+    return n;
 }
 
 /* Names that are one word, of which a line can be made. */
@@ -123,13 +125,9 @@ static bool parse_line(bt_span line, bt_footprint *ret) {
 
 /* What is written from it again is this file, byte for byte. */
 static bool is_whole(const bt_footprint *what, const bt_text *text) {
-    bt_text again;
-    bt_text_init(&again, FILE_BYTES);
-    put(&again, what);
-    bool same = !again.failed && again.n_bytes == text->n_bytes &&
-                memcmp(bt_text_str(&again), bt_text_str(text), again.n_bytes) == 0;
-    bt_text_done(&again);
-    return same;
+    char again[FILE_BYTES];
+    size_t n = put(again, what);
+    return n == text->n_bytes && memcmp(again, bt_text_str(text), n) == 0;
 }
 
 static bool parse(const bt_text *text, bt_footprint *ret) {
@@ -197,16 +195,11 @@ static void raise(bt_footprint *what, const char *pool, uint64_t bytes) {
 /* What cannot be read now is not replaced: it may be the more. */
 static bt_status update(int dir, const char *name, const bt_footprint *seen, bt_error *err) {
     bt_footprint what;
-    bt_text text;
+    char text[FILE_BYTES];
     BT_TRY(recall(dir, name, &what, err));
     for (uint32_t i = 0; i < seen->n; i++)
         raise(&what, seen->pools[i], seen->bytes[i]);
-    bt_text_init(&text, FILE_BYTES);
-    put(&text, &what);
-    bt_status status = text.failed ? bt_fail_sys(err, ENOMEM, "state_file", "no memory to keep what was seen")
-                                   : bt_state_write(dir, name, text.data, text.n_bytes, err);
-    bt_text_done(&text);
-    return status;
+    return bt_state_write(dir, name, text, put(text, &what), err);
 }
 
 static bt_status keep(const char *name, const bt_footprint *seen, bt_error *err) {
