@@ -4,6 +4,7 @@
 #include "base/beside.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -19,6 +20,18 @@ bool bt_beside_find(const char *name, int access_mode, char *ret_path, size_t ca
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int written = snprintf(slash, left, "%s%s", places[i], name);
         if (written > 0 && (size_t)written < left && access(ret_path, access_mode) == 0) return true;
+    }
+    return false;
+}
+
+bool bt_beside_program(const char *name, char *ret_path, size_t capacity) {
+    const char *folders = strchr(name, '/') ? "" : getenv("PATH");
+    for (const char *at = folders ? folders : ""; at;) {
+        size_t n = strcspn(at, ":");
+        const char *slash = n > 0 ? "/" : "";
+        int written = snprintf(ret_path, capacity, "%.*s%s%s", (int)n, at, slash, name);
+        if (written > 0 && (size_t)written < capacity && access(ret_path, X_OK) == 0) return true;
+        at = at[n] == ':' ? at + n + 1 : NULL;
     }
     return false;
 }

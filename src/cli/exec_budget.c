@@ -17,13 +17,12 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "cli/base_costs.h"
 #include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/planning.h"
 #include "cli/promise.h"
 #include "engine/engine.h"
-#include "guard/price.h"
+#include "guard/base_costs.h"
 #include "probe/probe.h"
 #include "report/report.h"
 
@@ -42,34 +41,15 @@
 #define LEAF_MARGIN_BYTES (UINT64_C(16) << 20)
 #define PROBE_LIMIT_MS    30000u /* llama-server --list-devices takes some 100 ms */
 #define PROBE_MAX_BYTES   (256u << 10)
-#define UBATCH_DEFAULT    512u /* llama.cpp's */
-#define SAID_BYTES        200  /* of what the program said */
+#define SAID_BYTES        200 /* of what the program said */
 
 /* ---- the plan ---- */
 
-/* Checkpoints are priced at the largest context that may be chosen: only who asked for some pays for that. */
-static uint64_t checkpoint_bytes(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
-    const bt_wishes *wishes = &drop_in->wishes;
-    uint32_t n_ctx = wishes->n_ctx > 0 ? wishes->n_ctx : ask->facts->n_ctx_train;
-    uint64_t one = bt_guard_checkpoint_bytes(ask->facts, wishes, drop_in->swa_full,
-                                             wishes->n_ubatch > 0 ? wishes->n_ubatch : UBATCH_DEFAULT, n_ctx);
-    return bt_sat_mul_u64(one, drop_in->n_checkpoints);
-}
-
 static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in *drop_in) {
     bt_cli_options options = *ask->options;
-    bt_wishes wishes = drop_in->wishes;
-    wishes.swa_full = drop_in->swa_full;
-    wishes.embeddings = drop_in->embeddings;
-    wishes.n_outputs = drop_in->n_outputs_max > wishes.n_parallel ? drop_in->n_outputs_max : 0;
-    wishes.prompt_cache_bytes = drop_in->cache_ram_bytes;
-    wishes.checkpoint_bytes = checkpoint_bytes(ask, drop_in);
+    bt_wishes wishes = bt_drop_in_wishes(drop_in, ask->effective, ask->facts, ask->adapter_bytes);
     wishes.budget_kind = ask->options->wishes.budget_kind;
     wishes.budget_bytes = ask->options->wishes.budget_bytes;
-    wishes.guest = true;
-    wishes.no_devices = true;
-    wishes.speculate = ask->effective->draft_model.text ? BT_SPECULATE_DRAFT : BT_SPECULATE_OFF;
-    wishes.adapter_bytes = bt_sat_add_u64(ask->adapter_bytes, drop_in->drafter_bytes);
     options.wishes = wishes;
     options.draft_file = ask->effective->draft_model.text;
     options.mmproj_file = ask->effective->mmproj.text;
@@ -79,19 +59,6 @@ static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in
     return options;
 }
 
-/* The file that execvp would start. false: it is not found; then the command will not start either. */
-static bool find_program(const char *name, char *ret_path, size_t capacity) {
-    const char *folders = strchr(name, '/') ? "" : getenv("PATH");
-    for (const char *at = folders ? folders : ""; at;) {
-        size_t n = strcspn(at, ":");
-        const char *slash = n > 0 ? "/" : "";
-        int written = snprintf(ret_path, capacity, "%.*s%s%s", (int)n, at, slash, name);
-        if (written > 0 && (size_t)written < capacity && access(ret_path, X_OK) == 0) return true;
-        at = at[n] == ':' ? at + n + 1 : NULL;
-    }
-    return false;
-}
-
 /* What is learned of a program holds for this very file of it, this model, these slots. */
 static void name_learned(bt_exec_budget *budget, const bt_exec_budget_ask *ask, char *const *argv) {
     char path[PATH_BYTES];
@@ -99,7 +66,7 @@ static void name_learned(bt_exec_budget *budget, const bt_exec_budget_ask *ask, 
     char settings[64];
     (void)snprintf(settings, sizeof settings, "burthen %s, %s%s", BT_VERSION, bt_engine_build_version(),
                    wishes->embeddings ? ", embeddings" : "");
-    bool found = find_program(argv[ask->command->program_at], path, sizeof path) &&
+    bool found = bt_beside_program(argv[ask->command->program_at], path, sizeof path) &&
                  bt_learned_name(path, ask->facts->header_sha256, wishes->n_parallel, settings, budget->learned);
     if (!found) budget->learned[0] = '\0';
 }
@@ -226,7 +193,7 @@ static bt_status ask_program(const bt_exec_budget *budget, const bt_exec_budget_
                              bt_error *err) {
     uint32_t n = ask->command->first;
     char path[PATH_BYTES];
-    if (!find_program(rewrite->argv[0], path, sizeof path)) return BT_OK;
+    if (!bt_beside_program(rewrite->argv[0], path, sizeof path)) return BT_OK;
     char **argv = bt_arena_array(budget->arena, (uint64_t)n + 2, sizeof *argv);
     if (!argv) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to ask the program");
     memcpy(argv, rewrite->argv, n * sizeof *argv);
@@ -271,18 +238,16 @@ void bt_exec_budget_enter(bt_exec_budget *budget, bt_text *note) {
     uint64_t cached_bytes = plan->page_cache ? budget->placed.facts->file_bytes : 0;
     uint64_t limit_bytes = bt_sat_add_u64(bt_sat_add_u64(plan->budget_bytes, LEAF_MARGIN_BYTES), cached_bytes);
     if (plan->budget_bytes == UINT64_MAX) return;
-    (void)bt_leaf_sweep("");
-    budget->held = bt_leaf_make("", limit_bytes, &budget->leaf, &err) == BT_OK;
-    if (budget->held)
-        bt_text_addf(note, "the kernel holds it to %s as a whole%s, in %s", BT_SIZE(budget->leaf.limit_bytes),
-                     cached_bytes > 0 ? ", with the model's pages in the page cache" : "", budget->leaf.folder);
+    const bt_leaf *leaf = &budget->hold.leaf;
+    if (bt_exec_hold_enter(&budget->hold, limit_bytes, &err))
+        bt_text_addf(note, "the kernel holds it to %s as a whole%s, in %s", BT_SIZE(leaf->limit_bytes),
+                     cached_bytes > 0 ? ", with the model's pages in the page cache" : "", leaf->folder);
     else
         bt_text_addf(note, "the device's lines are held, the program as a whole is not: %s", err.text);
 }
 
 void bt_exec_budget_leave(bt_exec_budget *budget) {
-    if (budget->held) bt_leaf_leave("", &budget->leaf);
-    budget->held = false;
+    bt_exec_hold_leave(&budget->hold);
 }
 
 void bt_exec_budget_close(bt_exec_budget *budget) {

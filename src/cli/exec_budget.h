@@ -2,6 +2,7 @@
  * exec_budget.h: a command of llama.cpp's own under a RAM budget: its plan, its command line, its environment. */
 #pragma once
 
+#include "cli/exec_hold.h"
 #include "cli/options.h"
 #include "cli/placing.h"
 #include "guard/drop_in.h"
@@ -9,7 +10,6 @@
 #include "guard/learned.h"
 #include "guard/said.h"
 #include "guard/wrapper.h"
-#include "probe/leaf.h"
 
 typedef struct bt_exec_budget_ask {
     const bt_cli_options *options;
@@ -35,8 +35,7 @@ typedef struct bt_exec_budget {
     uint32_t n_env;
     char pid[16];
     char learned[BT_LEARNED_NAME_BYTES]; /* empty: nothing is learned of this program */
-    bt_leaf leaf;
-    bool held; /* by the leaf */
+    bt_exec_hold hold;
 } bt_exec_budget;
 
 /* Plan for the command, and promise that to other budgets of this host. A refusal is BT_OK and a verdict of the plan.

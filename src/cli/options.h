@@ -81,6 +81,8 @@ typedef struct bt_cli_options {
     /* the guard */
     bool dry_run, degrade, no_wait;
     bool budget_given; /* --ram-budget of exec */
+    bool hold_given;
+    uint64_t hold_bytes;
     bool target_vram_given, vision_overhead_given;
     uint64_t target_vram_bytes, vision_overhead_bytes;
     double min_gpu_fraction; /* 0: the default; below 0: no floor */

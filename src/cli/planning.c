@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "cli/base_costs.h"
+#include "guard/base_costs.h"
 #include "cli/commands.h"
 #include "cli/drafting.h"
 #include "engine/devices.h"

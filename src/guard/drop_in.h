@@ -30,6 +30,17 @@ BT_MUST_CHECK bt_status bt_drop_in_read(const bt_effective *effective, const bt_
 /* What the program keeps beside everything that a plan prices, at most: samplers, prompt cache, checkpoints, drafters.
  * n_ctx and n_ubatch: the plan's. Saturates. */
 uint64_t bt_drop_in_beside_bytes(const bt_drop_in *drop_in, const bt_facts *facts, uint32_t n_ctx, uint32_t n_ubatch);
+/* The wishes of a plan for the program, but for the budget: the device holds the model and nothing else does.
+ * adapter_bytes: LoRA and control vectors. */
+bt_wishes bt_drop_in_wishes(const bt_drop_in *drop_in, const bt_effective *effective, const bt_facts *facts,
+                            uint64_t adapter_bytes);
+/* About the least budget that a plan for the program accepts, by formula (the plan itself is made by a dry run, whose
+ * prices are not above these but by a few MiB). Draft and projector are not in it. An open context counts as
+ * BT_CTX_FLOOR of each sequence: with less nobody is served. BT_E_UNSUPPORTED, code "drop_in", as bt_drop_in_read; also
+ * code "arch_unknown": this model's cache cannot be priced. */
+BT_MUST_CHECK bt_status bt_drop_in_least_bytes(const bt_effective *effective, const bt_facts *facts,
+                                               uint64_t adapter_bytes, bt_arena *arena, uint64_t *ret_bytes,
+                                               bt_error *err);
 /* Write a plan that was made with these wishes into the argv: values in their place, what stood nowhere at the end;
  * nothing that says so already is touched, so that a second time there is nothing to do. effective: what
  * bt_drop_in_read took; rewrite: open. E_ARG as bt_rewrite_set. */

@@ -78,14 +78,14 @@ bool bt_guard_names_gguf(const char *path) {
     return n >= 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
 
-static bool is_llama(bt_program program) {
+bool bt_guard_is_llama(bt_program program) {
     return program == BT_PROGRAM_SERVER || program == BT_PROGRAM_CLI || program == BT_PROGRAM_COMPLETION ||
            program == BT_PROGRAM_PERPLEXITY || program == BT_PROGRAM_EMBEDDING || program == BT_PROGRAM_FIT_PARAMS;
 }
 
 static const char *pass_reason(const bt_guard_ask *ask) {
     const bt_effective *e = ask->price.effective;
-    if (!is_llama(e->program)) return "the command is none whose memory can be read from its arguments";
+    if (!bt_guard_is_llama(e->program)) return "the command is none whose memory can be read from its arguments";
     if (e->router) return "a server without a model starts others, each with settings of its own";
     if (e->n_bad > 0) return "the program will refuse one of its arguments";
     if (e->model.text && !bt_guard_names_gguf(e->model.text)) return "the model is no .gguf file";
@@ -218,7 +218,7 @@ static void say_changed(const bt_guard_search *s, bt_guard_decision *ret) {
 
 /* ---- decisions ---- */
 
-static bool is_worse(double fraction, double floor) {
+bool bt_guard_is_worse(double fraction, double floor) {
     return fraction < floor - 1e-9;
 }
 
@@ -279,7 +279,7 @@ static bool try_keep(const bt_guard_search *s, bt_guard_decision *ret) {
 }
 
 /* Only a number that somebody wrote. */
-static bool may_trim(const bt_effective *e) {
+bool bt_guard_may_trim(const bt_effective *e) {
     return e->ctx.value > 0 && (e->ctx.by.origin != BT_FROM_DEFAULT && e->ctx.by.origin != BT_FROM_PROGRAM);
 }
 
@@ -305,30 +305,32 @@ bool bt_guard_try_ctx(const bt_guard_search *s, uint32_t least, bt_placement *re
     return found;
 }
 
-static bool try_trim(const bt_guard_search *s, bt_guard_decision *ret) {
-    uint32_t least = (uint32_t)(CTX_FLOOR * s->baked.n_ctx);
-    return may_trim(s->ask->price.effective) &&
-           bt_guard_try_ctx(s, (uint32_t)bt_max_u64(least, 1), &ret->after, &ret->price_after);
+uint32_t bt_guard_ctx_floor(uint32_t n_ctx) {
+    return (uint32_t)bt_max_u64((uint64_t)(CTX_FLOOR * n_ctx), 1);
 }
 
-/* One more step down; false: there is none. */
-static bool step_down(const bt_guard_search *s, bool experts, bt_placement *placement) {
+static bool try_trim(const bt_guard_search *s, bt_guard_decision *ret) {
+    return bt_guard_may_trim(s->ask->price.effective) &&
+           bt_guard_try_ctx(s, bt_guard_ctx_floor(s->baked.n_ctx), &ret->after, &ret->price_after);
+}
+
+bool bt_guard_step_down(const bt_facts *facts, bool experts, bt_placement *placement) {
     uint32_t *n = experts ? &placement->n_cpu_moe : &placement->n_gpu_layers;
-    if (*n == (experts ? s->ask->price.facts->n_block_all : 0)) return false;
+    if (*n == (experts ? facts->n_block_all : 0)) return false;
     *n = experts ? *n + 1 : *n - 1;
     return true;
 }
 
 static bool walk_down(const bt_guard_search *s, bool experts, bt_guard_decision *ret) {
     bt_placement at = ret->after;
-    while (step_down(s, experts, &at)) {
+    while (bt_guard_step_down(s->ask->price.facts, experts, &at)) {
         ret->after = at;
         if (bt_guard_try(s, &ret->after, &ret->price_after)) return true;
     }
     return false;
 }
 
-static double floor_of(const bt_guard_settings *settings) {
+double bt_guard_floor(const bt_guard_settings *settings) {
     if (settings->degrade || settings->min_gpu_fraction < 0) return 0;
     return settings->min_gpu_fraction > 0 ? settings->min_gpu_fraction : BT_GUARD_FRACTION_DEFAULT;
 }
@@ -340,7 +342,7 @@ static bool try_offload(const bt_guard_search *s, bt_guard_decision *ret) {
     ret->after = s->baked;
     bt_guard_prices_at(s->prices, &ret->after, &ret->price_after);
     if (walk_down(s, experts, ret)) return true;
-    return experts && floor_of(&s->ask->settings) <= 0 && walk_down(s, false, ret);
+    return experts && bt_guard_floor(&s->ask->settings) <= 0 && walk_down(s, false, ret);
 }
 
 static void refuse_vram(const bt_guard_search *s, bt_guard_decision *ret) {
@@ -375,7 +377,7 @@ static void refuse_ram(const bt_guard_search *s, bool moved, bt_guard_decision *
 
 /* Layers or experts to the host, or the refusal of it. */
 static void offload(const bt_guard_search *s, bt_guard_decision *ret) {
-    double floor = floor_of(&s->ask->settings);
+    double floor = bt_guard_floor(&s->ask->settings);
     bool fits = try_offload(s, ret);
     if (!fits && !bt_guard_devices_hold(s, &ret->price_after, BT_AGAINST_FREE)) {
         refuse_vram(s, ret);
@@ -383,7 +385,7 @@ static void offload(const bt_guard_search *s, bt_guard_decision *ret) {
     }
     ret->over_target = !fits;
     ret->fraction_after = bt_guard_gpu_fraction(s->prices, &ret->after);
-    if (is_worse(ret->fraction_after, floor) && !is_worse(ret->fraction_before, floor)) {
+    if (bt_guard_is_worse(ret->fraction_after, floor) && !bt_guard_is_worse(ret->fraction_before, floor)) {
         refuse_floor(s, floor, ret);
         return;
     }
@@ -412,6 +414,11 @@ static bt_status decide(const bt_guard_search *s, bt_guard_decision *ret, bt_err
     return bt_guard_suggest(s, ret, err);
 }
 
+uint32_t bt_guard_ctx_step(const bt_effective *e) {
+    uint32_t slots = e->slots.value > 1 && e->kv_unified.value == 0 ? (uint32_t)e->slots.value : 1;
+    return (uint32_t)bt_min_u64((uint64_t)CTX_STEP * slots, UINT32_MAX);
+}
+
 static void start(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_guard_search *s) {
     const bt_effective *e = ask->price.effective;
     s->ask = ask;
@@ -419,8 +426,7 @@ static void start(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_gua
     bt_guard_placement(prices, &s->baked);
     s->may_split = e->n_shares > 0 && s->n > 1 && e->split_mode.value == BT_SPLIT_LAYER;
     s->may_main = e->main_gpu.by.origin != BT_FROM_DEFAULT && s->n > 1;
-    uint32_t slots = e->slots.value > 1 && e->kv_unified.value == 0 ? (uint32_t)e->slots.value : 1;
-    s->ctx_step = (uint32_t)bt_min_u64((uint64_t)CTX_STEP * slots, UINT32_MAX);
+    s->ctx_step = bt_guard_ctx_step(e);
     s->uses_devices = s->n > 0 && (s->baked.n_gpu_layers > 0 || e->rules.n_pattern > 0);
 }
 

@@ -60,6 +60,15 @@ typedef struct bt_guard_decision {
 /* A path that llama.cpp's programs load as a model; of others nothing is decided. */
 bool bt_guard_names_gguf(const char *path);
 
+/* A program whose memory is priced from its arguments. */
+bool bt_guard_is_llama(bt_program program);
+
+/* The least that a decision goes down to with these settings, whatever there is: the context trimmed as far as it may
+ * be, or layers and experts moved down to the floor (where devices hold something), and nothing that grows beside it.
+ * Where nothing is pinned the program moves its layers itself, all of them if it must. false: the command line is as it
+ * is, and *ret is what it says. */
+bool bt_guard_least(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_placement *ret);
+
 /* Decide. Refusing is a decision, not a failure. E_NOMEM, E_LIMIT. */
 BT_MUST_CHECK bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_error *err);
 /* Write a decision into an argv, only where it changes something: a value in its place, and one that stood nowhere at

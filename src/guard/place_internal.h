@@ -34,5 +34,17 @@ bool bt_guard_try(const bt_guard_search *s, bt_placement *placement, bt_guard_pr
 /* The largest context below the baked one, by whole steps, that is no less than least and fits; false: none. */
 bool bt_guard_try_ctx(const bt_guard_search *s, uint32_t least, bt_placement *ret, bt_guard_price *ret_price);
 
+/* A context that somebody wrote, which alone is trimmed. */
+bool bt_guard_may_trim(const bt_effective *effective);
+/* How far down a context may be trimmed: none below that share of what was asked. */
+uint32_t bt_guard_ctx_floor(uint32_t n_ctx);
+/* Whole steps of a context: of each slot's where slots have their own. */
+uint32_t bt_guard_ctx_step(const bt_effective *effective);
+/* Share of layers below which a start is refused; 0: none. */
+double bt_guard_floor(const bt_guard_settings *settings);
+bool bt_guard_is_worse(double fraction, double floor);
+/* One more layer (or block's experts) to the host; false: there is none. */
+bool bt_guard_step_down(const bt_facts *facts, bool experts, bt_placement *placement);
+
 /* Changes of the command line that would do, into a refusal. */
 BT_MUST_CHECK bt_status bt_guard_suggest(const bt_guard_search *s, bt_guard_decision *ret, bt_error *err);

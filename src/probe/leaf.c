@@ -221,10 +221,29 @@ static bool is_left_behind(bt_cgroup_walk *walk, const char *path, const char *n
     return !is_at(group, path, name);
 }
 
+/* A leaf in which others were made (a router that was itself held) goes when those are gone. walk->path: the leaf's
+ * folder; group: the leaf as /proc says it. One level: what is made in a leaf of a leaf is swept from inside. */
+static void sweep_inner(bt_cgroup_walk *walk, const char *group) {
+    size_t n_folder = strlen(walk->path);
+    bt_os_folder *names = bt_os_folder_open(walk->path);
+    if (!names) return;
+    for (uint32_t i = 0; i < N_NAME_MAX; i++) {
+        uint32_t pid = 0;
+        const char *name = bt_os_folder_next(names);
+        if (!name) break;
+        if (!parse_name(name, &pid) || !is_left_behind(walk, group, name, pid)) continue;
+        int n = snprintf(walk->path + n_folder, sizeof walk->path - n_folder, "/%s", name);
+        if (n > 0 && (size_t)n < sizeof walk->path - n_folder) (void)bt_os_remove_folder(walk->path);
+        walk->path[n_folder] = '\0';
+    }
+    bt_os_folder_close(names);
+}
+
 /* The leaves in the group that the walk stands at. */
 static uint32_t sweep_group(bt_cgroup_walk *walk) {
     char folder[BT_PROC_PATH_MAX];
     char path[BT_PROC_PATH_MAX];
+    char inner[BT_PROC_PATH_MAX];
     const char *above = strcmp(walk->mount.root, "/") == 0 ? "" : walk->mount.root;
     if (!put_path(folder, walk->root, walk->mount.point, walk->below[0] ? walk->below + 1 : "")) return 0;
     int n = snprintf(path, sizeof path, "%s%s", above, walk->below);
@@ -239,6 +258,7 @@ static uint32_t sweep_group(bt_cgroup_walk *walk) {
         if (!parse_name(name, &pid)) continue;
         n_leaves++;
         if (!is_left_behind(walk, path, name, pid) || !put_path(walk->path, folder, "", name)) continue;
+        if (put_path(inner, path, "", name)) sweep_inner(walk, inner);
         if (bt_os_remove_folder(walk->path) == 0) n_removed++;
     }
     bt_os_folder_close(names);

@@ -10,21 +10,29 @@ typedef enum bt_need_how {
     BT_NEED_DECLARED, /* memory: in the configuration */
     BT_NEED_BUDGET,   /* ram_budget: of the model: that is what it is held to */
     BT_NEED_PRICED,   /* by the guard's formulas, for the command as it is typed */
-    BT_NEED_LEARNED,  /* seen in former runs, where nothing else is known or more was seen */
+    BT_NEED_LEARNED,  /* seen in former runs, where nothing else is known; of what is priced, more that was seen counts
+                       * too, and it stays PRICED */
 } bt_need_how;
-const char *bt_need_how_name(bt_need_how how);
+const char *bt_need_how_name(bt_need_how how); /* "unknown", "declared", "budget", "priced", "learned" */
 
 typedef struct bt_need {
     bt_need_how how;
-    char reason[200];
-    uint64_t bytes[BT_POOL_MAX]; /* of the pools of the ask, in that order */
+    char reason[200];            /* UNKNOWN: why; PRICED: what most of it is kept for, where that may be surprising */
+    uint64_t bytes[BT_POOL_MAX]; /* of the pools of the ask, in that order, at the peak; weights in the page cache
+                                  * count, as they do in RSS */
+    uint64_t host_firm_bytes;    /* PRICED: of the host without those, which the system may take back */
     /* What the guard would make of it against the free bytes of the ask: "unchanged", "trimmed", "offloaded",
      * "refused", "passed"; then the sentence, and what it takes then. */
     char decision[16];
     char code[24];
     char words[480];
+<<<<<<< HEAD
     bool can_shrink; /* it fits with less */
     bool streams;    /* namely with the memory device (exec --ram-budget) in so much of the host */
+=======
+    bool can_shrink; /* it can be started with less, down to this: of one remedy, so that of a pool it may be more */
+    bool by_budget;  /* namely with the memory device, in a RAM budget of least_bytes[0] or more */
+>>>>>>> d636326af6b4639269529439f8a503d432738913
     uint64_t least_bytes[BT_POOL_MAX];
     uint32_t n_slots; /* that it is started with; 0: not known */
     uint32_t n_ctx;   /* of a request: what one slot has; 0: not known */

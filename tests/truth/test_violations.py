@@ -25,7 +25,7 @@ CTX = 512
 N_TOKENS = 8
 STEP = 256 << 10  # measured lines are planned in steps of this (src/engine/exact.c)
 # What a process holds that loads nothing: program, libraries and their code, tables of the header. 12.5 MiB of it is the
-# process base (src/cli/base_costs.h); the rest is the facts of the largest header here and the JSON.
+# process base (src/guard/base_costs.h); the rest is the facts of the largest header here and the JSON.
 SMALL_BYTES = 24 * MIB
 # Letters of the prompt. A letter is a token of the SentencePiece toys: V1's fills five eighths of the context, so that a
 # cache that doubles would have to move.

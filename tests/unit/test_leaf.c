@@ -315,6 +315,35 @@ static void from_within_a_leaf_those_beside_it_are_swept(void **state) {
     assert_false(has_leaf(own, "burthen-102"));
 }
 
+/* A router that was held ended, and of its servers one goes on and one is about to enter. */
+static void leaves_in_a_leaf(void **state) {
+    (void)state;
+    char router[300];
+    for (uint32_t version = 1; version <= 2; version++) {
+        kit_start(version);
+        put_leaf(kit.group, "burthen-50", "");
+        (void)snprintf(router, sizeof router, "%s/burthen-50", kit.group);
+        put_leaf(router, "burthen-51", "");     /* ended */
+        put_leaf(router, "burthen-52", "52\n"); /* runs */
+        put_process(52, "/a/burthen-50/burthen-52");
+        put_leaf(router, "burthen-53", "");
+        put_process(53, "/a/burthen-50");
+        put_leaf(router, "other", "");
+        kit_put(router, "cgroup.procs", "53\n");
+        assert_int_equal(bt_leaf_sweep(KIT_ROOT), 0);
+        assert_false(has_leaf(router, "burthen-51"));
+        assert_true(has_leaf(router, "burthen-52"));
+        assert_true(has_leaf(router, "burthen-53"));
+        assert_true(has_leaf(router, "other"));
+    }
+    kit_start(1);
+    put_leaf(kit.group, "burthen-50", "");
+    (void)snprintf(router, sizeof router, "%s/burthen-50", kit.group);
+    put_leaf(router, "burthen-51", "");
+    assert_int_equal(bt_leaf_sweep(KIT_ROOT), 1);
+    assert_false(kit_has(router));
+}
+
 static void at_the_mount_point(void **state) {
     (void)state;
     kit_start(2);
@@ -381,6 +410,7 @@ int main(void) {
         cmocka_unit_test(other_names_are_nobodys_leaf),
         cmocka_unit_test(from_within_a_leaf_those_beside_it_are_swept),
         cmocka_unit_test(at_the_mount_point),
+        cmocka_unit_test(leaves_in_a_leaf),
         cmocka_unit_test(a_sweep_is_bounded),
         cmocka_unit_test(nothing_is_swept_where_nothing_is_known),
     };
