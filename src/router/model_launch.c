@@ -116,7 +116,7 @@ static void add_host(words *w, bt_model *model) {
     const bt_config_model *config = model->config;
     char word[WORD_BYTES];
     uint64_t bytes = model->reserved_bytes[0];
-    bool streams = config->ram == BT_CONFIG_RAM_SIZE || (model->shrunk && model->need.streams);
+    bool streams = config->ram == BT_CONFIG_RAM_SIZE || (model->shrunk && model->need.by_budget);
     if (config->ram == BT_CONFIG_RAM_SIZE) bytes = config->ram_bytes;
     bool holds = model->all->source->config->ram_budget_given && model->need.how == BT_NEED_PRICED && bytes > 0;
     if (!streams && !holds) return;

@@ -26,13 +26,8 @@ typedef struct bt_need {
     char decision[16];
     char code[24];
     char words[480];
-<<<<<<< HEAD
-    bool can_shrink; /* it fits with less */
-    bool streams;    /* namely with the memory device (exec --ram-budget) in so much of the host */
-=======
     bool can_shrink; /* it can be started with less, down to this: of one remedy, so that of a pool it may be more */
     bool by_budget;  /* namely with the memory device, in a RAM budget of least_bytes[0] or more */
->>>>>>> d636326af6b4639269529439f8a503d432738913
     uint64_t least_bytes[BT_POOL_MAX];
     uint32_t n_slots; /* that it is started with; 0: not known */
     uint32_t n_ctx;   /* of a request: what one slot has; 0: not known */
