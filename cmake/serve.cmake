@@ -5,7 +5,7 @@ pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.85)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 set(BT_ROUTER_LIBS PkgConfig::MICROHTTPD PkgConfig::CURL PkgConfig::YAML PkgConfig::JANSSON)
-bt_layer(router SEES base probe model plan report guard LIBS ${BT_ROUTER_LIBS})
+bt_layer(router SEES base probe model plan memory report guard LIBS ${BT_ROUTER_LIBS})
 
 # What tests of the router link beside libburthen.
 add_library(bt_router_all INTERFACE)

@@ -30,6 +30,7 @@
 #define RELEASE_SAME_BYTES (UINT64_C(16) << 20) /* less than this more free is no more coming */
 #define ROOM_PATIENCE_MS   4200u /* the same 6 x 0.7 s, for memory that the books say is free and the system does not */
 #define CUT_PERCENT        10u
+#define EVENT_MAX_BYTES    4096u
 
 static void tell_state(bt_model *model, const char *why) {
     bt_text json;

@@ -8,6 +8,7 @@
  * the address to standard output once it listens, so that a script that asked for port 0 can read it. Variables that
  * are twins of options are taken out of the environment: children are started through `burthen exec`, which would take
  * them for its own. */
+#include "base/arena.h"
 #include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
