@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * json_text.h: members of JSON objects straight into a growing text, without a tree of values in between. Private to the
- * router. */
+ * json_text.h: members of JSON objects straight into a growing text, without a tree of values in between. Private to
+ * the router. */
 #pragma once
 
 #include "base/text.h"

@@ -85,7 +85,6 @@ static void give_back(bt_model *model, bt_model_state state, const char *why) {
     model->unload_asked = false;
     model->draining = false;
     bt_model_set(model, state, "%s", why);
-    bt_model_settle(model);
 }
 
 static bool somebody_stops(const bt_models *models) {
@@ -138,7 +137,6 @@ static void become_ready(bt_model *model) {
     bt_metrics_observe(&model->counts.start, (double)(now_ms - model->started_ms) / 1000.0);
     bt_sampler_ask(model->all->ask.sampler);
     bt_model_set(model, BT_MODEL_READY, "after %.1f s", (double)(now_ms - model->started_ms) / 1000.0);
-    bt_model_settle(model);
 }
 
 static void on_probe_head(void *user, const bt_exchange_head *head) {
@@ -214,7 +212,7 @@ static void finish_stop(bt_model *model) {
 }
 
 /* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back. */
-static void look_at_release(bt_model *model) {
+void bt_model_look_at_release(bt_model *model) {
     const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
     bool grows = false;
     for (uint32_t i = 1; i < pools->n; i++) {
@@ -306,7 +304,7 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     for (uint32_t i = 1; i < BT_POOL_MAX; i++)
         on_device = on_device || model->reserved_bytes[i] > 0;
     if (on_device)
-        bt_sampler_ask(model->all->ask.sampler); /* look_at_release, with what comes */
+        bt_sampler_ask(model->all->ask.sampler); /* bt_model_look_at_release, with what comes */
     else
         finish_stop(model); /* the kernel gives a process's host memory back before it says that it has gone */
 }
@@ -328,8 +326,6 @@ static void settle_starting(bt_model *model) {
         bt_model_stop(model, "it did not become ready in time");
         model->after_stop = BT_MODEL_FAILED;
         bt_model_kill(model);
-    } else {
-        look_at_health(model);
     }
 }
 
@@ -389,8 +385,12 @@ void bt_model_settle(bt_model *model) {
     case BT_MODEL_READY:
         settle_ready(model);
         break;
-    case BT_MODEL_STOPPING:
-        if (!model->child) look_at_release(model);
+    case BT_MODEL_STOPPING: /* ends by itself, and with a sample (bt_model_look_at_release) */
         break;
     }
+}
+
+void bt_model_look(bt_model *model) {
+    if (model->state == BT_MODEL_STARTING) look_at_health(model);
+    bt_models_kick(model->all);
 }

@@ -121,7 +121,7 @@ static void note_peaks(bt_model *model, const bt_pools *pools) {
 
 void bt_model_sampled(bt_model *model, const bt_pools *pools) {
     if (!model->child) {
-        if (model->state == BT_MODEL_STOPPING) bt_model_settle(model);
+        if (model->state == BT_MODEL_STOPPING) bt_model_look_at_release(model);
         return;
     }
     bt_child_memory_read(model->child, &model->memory);

@@ -195,7 +195,6 @@ static void follow(bt_model *model, const bt_config_model *next, bt_held_config 
         model->next_config = next;
         if (next) model->next_source = hold(source);
     }
-    bt_model_settle(model);
 }
 
 bt_status bt_models_configure(bt_models *models, bt_config *config, bt_error *err) {
@@ -272,7 +271,6 @@ void bt_models_leave(bt_models *models, bt_job *job) {
     } else {
         return;
     }
-    bt_model_settle(model);
     bt_models_kick(models);
 }
 
@@ -413,6 +411,8 @@ static void decide(void *user) {
         return;
     }
     if (!pools->ready) return; /* the first sample kicks */
+    for (uint32_t i = 0; i < models->n; i++)
+        bt_model_settle(models->items[i]);
     sweep(models);
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->state == BT_MODEL_FAILED) bt_model_refuse_waiting(models->items[i]);
@@ -441,7 +441,6 @@ void bt_models_unload(bt_models *models, bt_model *model, const char *reason) {
             continue;
         one->unload_asked = true;
         (void)snprintf(one->stop_reason, sizeof one->stop_reason, "%s", reason);
-        bt_model_settle(one);
     }
     bt_models_kick(models);
 }
@@ -466,5 +465,5 @@ void bt_models_shutdown(bt_models *models, void (*on_empty)(void *user), void *u
 }
 
 static void on_model_timer(void *user) {
-    bt_model_settle(user);
+    bt_model_look(user);
 }

@@ -88,6 +88,8 @@ void bt_model_stop(bt_model *model, const char *reason);
 void bt_model_kill(bt_model *model);
 /* Idle, outdated, asked to go...: what follows from that. */
 void bt_model_settle(bt_model *model);
+void bt_model_look(bt_model *model);            /* its timer: is it ready? */
+void bt_model_look_at_release(bt_model *model); /* its process has gone, and there is a new sample */
 /* model_memory.c: what it takes */
 void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
 void bt_model_sampled(bt_model *model, const bt_pools *pools);

@@ -21,6 +21,7 @@
 #include "plan/plan.h"
 #include "probe/gpu.h"
 #include "probe/probe.h"
+#include "probe/proc.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
     for (uint32_t i = 0; i < gpus->n_devices; i++) {
         const bt_gpu *gpu = &gpus->devices[i];
         if (gpu->shares_host) continue; /* its memory is the host's, and counted there */
-        bt_text_addf(answer, "D %s %d %d %llu %llu\n%s\n", gpu->name, (int)gpu->state, gpu->users_complete ? 1 : 0,
+        bt_text_addf(answer, "D %s %d %d %llu %llu %s\n", gpu->name, (int)gpu->state, gpu->users_complete ? 1 : 0,
                      (unsigned long long)gpu->total_bytes, (unsigned long long)gpu->free_bytes, gpu->reason);
         for (uint32_t k = 0; k < gpu->n_users; k++) {
             if (!gpu->users[k].bytes.known) continue;
@@ -119,40 +120,44 @@ static void apply_config(const bt_sampler *s, bt_pools_one *pool) {
     }
 }
 
-static void add_user(bt_pools *pools, uint32_t pool, const char *line) {
-    unsigned pid = 0;
-    unsigned long long bytes = 0;
-    if (pools->n_users == BT_POOLS_USERS_MAX || sscanf(line, "U %u %llu", &pid, &bytes) != 2) return;
-    pools->users[pools->n_users++] = (bt_pools_user){.pool = pool, .pid = pid, .bytes = bytes};
+static void add_user(bt_pools *pools, bt_span line) {
+    bt_span pid, bytes;
+    uint64_t n_pid = 0, n_bytes = 0;
+    if (pools->n_users == BT_POOLS_USERS_MAX || !bt_span_word(&line, &pid) || !bt_span_word(&line, &bytes)) return;
+    if (!bt_span_number(pid, &n_pid) || !bt_span_number(bytes, &n_bytes) || n_pid > UINT32_MAX) return;
+    pools->users[pools->n_users++] = (bt_pools_user){.pool = pools->n - 1, .pid = (uint32_t)n_pid, .bytes = n_bytes};
+}
+
+static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
+    bt_span word;
+    for (uint32_t i = 0; i < n; i++)
+        if (!bt_span_word(line, &word) || !bt_span_number(word, &ret[i])) return false;
+    return true;
+}
+
+/* What is left of the line is the reason. */
+static void add_device(bt_sampler *s, bt_span line) {
+    bt_span name;
+    uint64_t values[4]; /* state, whether all users are there, total, free */
+    if (s->pools.n == BT_POOL_MAX || !bt_span_word(&line, &name) || !read_numbers(&line, values, 4)) return;
+    bt_pools_one *pool = &s->pools.items[s->pools.n++];
+    bool reported = values[0] == BT_READING_REPORTED;
+    *pool = (bt_pools_one){.state = (bt_pool_state)values[0], .users_complete = values[1] == 1};
+    (void)snprintf(pool->name, sizeof pool->name, "%.*s", (int)name.n_bytes, name.at);
+    (void)snprintf(pool->reason, sizeof pool->reason, "%.*s", (int)line.n_bytes, line.at);
+    pool->total_bytes = (bt_known){reported, values[2]};
+    pool->free_bytes = (bt_known){reported, values[3]};
+    apply_config(s, pool);
 }
 
 /* The copy's answer is our own text: what does not read as such is left out. */
 static void take_devices(bt_sampler *s, const char *text) {
-    bt_pools *pools = &s->pools;
-    pools->n_users = 0;
-    while (*text) {
-        const char *end = strchr(text, '\n');
-        const char *next = end ? end + 1 : text + strlen(text);
-        int state = 0, complete = 0;
-        unsigned long long total = 0, free_bytes = 0;
-        char name[32] = "";
-        if (*text == 'U' && pools->n > 1) {
-            add_user(pools, pools->n - 1, text);
-        } else if (sscanf(text, "D %31s %d %d %llu %llu", name, &state, &complete, &total, &free_bytes) == 5 &&
-                   pools->n < BT_POOL_MAX) {
-            bt_pools_one *pool = &pools->items[pools->n++];
-            const char *reason_end = strchr(next, '\n');
-            size_t n = reason_end ? (size_t)(reason_end - next) : 0;
-            bool reported = state == BT_READING_REPORTED;
-            *pool = (bt_pools_one){.state = (bt_pool_state)state, .users_complete = complete == 1};
-            memcpy(pool->name, name, sizeof pool->name);
-            (void)snprintf(pool->reason, sizeof pool->reason, "%.*s", (int)(n < 159 ? n : 159), next);
-            pool->total_bytes = (bt_known){reported, total};
-            pool->free_bytes = (bt_known){reported, free_bytes};
-            apply_config(s, pool);
-            next = reason_end ? reason_end + 1 : next + strlen(next);
-        }
-        text = next;
+    bt_span rest = bt_span_of(text), line, kind;
+    s->pools.n_users = 0;
+    while (bt_span_line(&rest, &line)) {
+        if (!bt_span_word(&line, &kind)) continue;
+        if (bt_span_is(kind, "D")) add_device(s, line);
+        if (bt_span_is(kind, "U") && s->pools.n > 1) add_user(&s->pools, line);
     }
 }
 

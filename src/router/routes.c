@@ -136,19 +136,21 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
 }
 
 static bool answer_model(bt_router *router, bt_request *request) {
-    const char *path = bt_request_path(request), *method = method_of(request), *id = NULL;
-    if ((id = after(path, "/api/models/unload/")) != NULL || (id = after(path, "/api/models/load/")) != NULL) {
+    const char *path = bt_request_path(request), *method = method_of(request);
+    const char *unload = after(path, "/api/models/unload/"), *load = after(path, "/api/models/load/");
+    const char *logs = after(path, "/logs");
+    if (unload || load) {
         if (strcmp(method, "POST") != 0)
             refuse_method(request, "POST");
-        else if (after(path, "/api/models/unload/"))
-            bt_page_unload(router, request, id);
+        else if (unload)
+            bt_page_unload(router, request, unload);
         else
-            bt_page_load(router, request, id);
+            bt_page_load(router, request, load);
         return true;
     }
-    if ((id = after(path, "/logs")) != NULL && (*id == '\0' || *id == '/')) {
+    if (logs && (*logs == '\0' || *logs == '/')) {
         if (strcmp(method, "GET") == 0)
-            bt_page_logs(router, request, id);
+            bt_page_logs(router, request, logs);
         else
             refuse_method(request, "GET");
         return true;

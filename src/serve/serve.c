@@ -145,11 +145,11 @@ static void find_programs(serving *s) {
 
 /* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
 static void clear_twins(void) {
+    char name[96];
     for (size_t i = 0; i < bt_cli_option_count; i++) {
-        char name[96] = "BURTHEN_";
-        size_t at = strlen(name);
-        for (const char *c = bt_cli_option_table[i].name; *c && at < sizeof name - 1; c++)
-            name[at++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        (void)snprintf(name, sizeof name, "BURTHEN_%s", bt_cli_option_table[i].name);
+        for (char *c = name; *c; c++)
+            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
         (void)unsetenv(name);
     }
 }

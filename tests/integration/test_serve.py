@@ -206,7 +206,9 @@ def check_kill_router(serve):
 
 
 def check_end(serve):
-    serve.chat("smol", "Hello", 2)
+    name = harness.SMOLLM2.stem
+    checks.check(serve.chat(name, "Hello", 2)["choices"], "its name is the file's")
+    checks.check(serve.complete("", harness.PROMPT, 2)["content"], "the only model needs no name")
     mark = serve.mark()
     status, log = serve.stop()
     checks.check(status == 0, f"SIGTERM ends it in order: {status}: {log[-600:]}")
