@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_router_policy.c: the policy against a naive reference that tries every set of victims, over random views. With
  * one model that waits to start the answer is checked whole; with several, that nothing forbidden is done: no limit is
- * passed, nobody busy, pinned or on hold is ended, none too many, and who waits longest keeps its place. Steps come to
+ * passed, nobody busy, pinned or on hold is ended, none too many, and who is first keeps its place. Steps come to
  * an end, and do not depend on the order of the models. BT_SEED=n replays. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -299,13 +299,14 @@ static void equal_ones_go_by_use(void **state) {
     }
 }
 
-static uint32_t longest(const bt_policy_view *v) {
+/* Of those whose patience is over: who was served longest ago. */
+static uint32_t first_of(const bt_policy_view *v) {
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < v->n_models; i++) {
         const bt_policy_model *m = &v->models[i];
         if (m->state != BT_MODEL_STOPPED || m->n_waiting == 0 || m->retry_ms > 0) continue;
         if (m->waiting_ms < v->patience_ms) continue;
-        if (first == UINT32_MAX || m->waiting_ms > v->models[first].waiting_ms) first = i;
+        if (first == UINT32_MAX || m->used < v->models[first].used) first = i;
     }
     return first;
 }
@@ -324,11 +325,11 @@ static void several_waiters_and_an_end(void **state) {
             const bt_policy_step *s = &kit.step;
             step_is_sound(&kit.view, s);
             if (s->kind == BT_POLICY_WAIT) break;
-            uint32_t first = longest(&kit.view);
+            uint32_t first = first_of(&kit.view);
             if (s->kind == BT_POLICY_ADMIT && first != UINT32_MAX && first != s->model) {
-                /* whoever else has to go for the one that waits longest: not who starts now */
+                /* whoever else has to go for the one that is first: not who starts now */
                 reference r = ask(&kit.view, first);
-                bool tie = kit.models[first].waiting_ms == kit.models[s->model].waiting_ms;
+                bool tie = kit.models[first].used == kit.models[s->model].used;
                 if (r.possible && !tie) {
                     assert_true(all_fit(&kit.view, r.want, r.may_go, s->bytes));
                     n_kept++;
