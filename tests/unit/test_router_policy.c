@@ -387,7 +387,11 @@ static void higher_first_until_patience_is_over(void **state) {
     high->state = BT_MODEL_STOPPED;
     low->waiting_ms = 5 * MIN_MS;
     then("admit low");
-    low->state = BT_MODEL_STOPPED, low->waiting_ms = 100, high->priority = 0;
+    high->waiting_ms = 6 * MIN_MS, high->used = 8, low->used = 7;
+    low->state = BT_MODEL_STOPPED;
+    then("admit low"); /* of two whose patience is over: who was served longest ago */
+    low->state = BT_MODEL_STOPPED, low->waiting_ms = 100;
+    high->waiting_ms = 100, high->priority = 0;
     then("admit high"); /* ties by id */
 }
 
@@ -493,11 +497,19 @@ static void unknown_sizes(void **state) {
     t = kit_waiter(&kit, "t", 10);
     t->waiting_ms = 5 * MIN_MS;
     then("wait");
-    /* who would be in the way of a waiter whose patience is over does not start */
-    bt_policy_model *x = kit_waiter(&kit, "x", 0);
-    x->need_known = false;
-    (void)next();
-    assert_int_equal(kit.step.kind, BT_POLICY_WAIT);
+    /* a target that needs all to go keeps others from coming, once its patience is over */
+    kit_start(&kit, 100);
+    kit_resident(&kit, "busy", 10)->n_running = 1;
+    t = kit_waiter(&kit, "t", 0);
+    t->need_known = false, t->waiting_ms = 1000;
+    bt_policy_model *x = kit_waiter(&kit, "x", 10);
+    then("admit x");
+    x->state = BT_MODEL_STOPPED;
+    t->waiting_ms = 5 * MIN_MS;
+    then("drain t -busy");
+    then("wait 299900");
+    x->persistent = true; /* it would not have to go */
+    then("admit x");
 }
 
 static void sizes_beyond_reason(void **state) {
