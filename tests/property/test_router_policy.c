@@ -71,7 +71,7 @@ static void random_model(policy_kit *kit, bt_policy_model *m, bool settled) {
 }
 
 static void random_view(policy_kit *kit, uint32_t n_models, bool settled) {
-    static char ids[KIT_MODELS][8];
+    static char ids[KIT_MODELS][16];
     kit_start(kit, 0);
     kit->view.n_pools = 1 + (uint32_t)below(3);
     kit->view.n_groups = 4;
