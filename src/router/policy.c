@@ -3,7 +3,9 @@
  * policy.c: which request runs, which model starts, which one goes: one step at a time, from a view of everything.
  *
  * A request for a model that is ready and has a slot runs, always and first: admission starves nobody. Then models that
- * want to start are looked at one after another, those whose patience is over by age, the others by priority and age.
+ * want to start are looked at one after another: by priority, then by how long they wait; but before them all those
+ * whose patience is over, and of these the one first that was granted a request longest ago. Priorities, and a queue of
+ * old requests that a model has after its turn too, would else be before a lone request for ever.
  * The first step that can be taken is the answer:
  *
  *     REFUSE  when it cannot fit, whoever went: nobody is ended for it
@@ -47,6 +49,7 @@ static bool before_waiting(const bt_policy_view *view, uint32_t a, uint32_t b) {
     bool patient = bt_policy_patient(view, x);
     if (patient != bt_policy_patient(view, y)) return !patient;
     if (patient && x->priority != y->priority) return x->priority > y->priority;
+    if (!patient && x->used != y->used) return x->used < y->used;
     if (x->waiting_ms != y->waiting_ms) return x->waiting_ms > y->waiting_ms;
     if (x->priority != y->priority) return x->priority > y->priority;
     return strcmp(x->id, y->id) < 0;

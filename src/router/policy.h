@@ -56,7 +56,9 @@ typedef struct bt_policy_view {
     uint32_t n_pools;
     const bt_config_group *groups;
     uint32_t n_groups;
-    uint64_t hold_ms;     /* a model that has just become idle is not evicted for so long */
+    /* A model that has just become idle is not evicted for so long; a busy one that has just become ready is not
+     * drained. */
+    uint64_t hold_ms;
     uint64_t patience_ms; /* who has waited so long: holds are not kept, and models in its way take nothing new */
 } bt_policy_view;
 
