@@ -51,8 +51,10 @@ struct bt_model {
     bt_held_config *next_source;
 
     bt_model_state state;
-    bool draining;     /* by the policy */
-    bool unload_asked; /* by the operator: ends as soon as it is idle */
+    bool draining;               /* by the policy */
+    bool crashed;                /* FAILED, but not in starting: who waits goes on waiting for the next try */
+    const bt_model *evicted_for; /* STOPPING: who waits for it to be gone */
+    bool unload_asked;           /* by the operator: ends as soon as it is idle */
     char stop_reason[96];
 
     bt_log_ring *log;

@@ -73,6 +73,7 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(model->peak_bytes, 0, sizeof model->peak_bytes);
     model->shrunk = step->shrunk;
     model->draining = false;
+    model->crashed = false;
     model->admitted_ms = now_of(model);
     bt_model_set(model, BT_MODEL_ADMITTED, "%s of the host reserved%s%s", BT_SIZE(step->bytes[0]),
                  step->n_victims > 0 ? ", others go first" : "", step->shrunk ? ", less than it asks for" : "");
@@ -84,7 +85,22 @@ static void give_back(bt_model *model, bt_model_state state, const char *why) {
     model->streamed = false;
     model->unload_asked = false;
     model->draining = false;
+    model->evicted_for = NULL;
     bt_model_set(model, state, "%s", why);
+}
+
+/* Those that were told to end for it, and those that its group lets run only in turn. */
+static bool is_blocked(const bt_model *model) {
+    const bt_models *models = model->all;
+    const bt_config *config = models->source->config;
+    uint32_t group = model->config->group;
+    bool in_turn = group < config->n_groups && config->groups[group].swap;
+    for (uint32_t i = 0; i < models->n; i++) {
+        const bt_model *one = models->items[i];
+        if (one->state != BT_MODEL_STOPPING) continue;
+        if (one->evicted_for == model || (in_turn && one->config->group == group)) return true;
+    }
+    return false;
 }
 
 static bool somebody_stops(const bt_models *models) {
@@ -95,6 +111,7 @@ static bool somebody_stops(const bt_models *models) {
 
 void bt_model_try_launch(bt_model *model) {
     if (model->state != BT_MODEL_ADMITTED) return;
+    if (is_blocked(model)) return; /* its end is looked at, and kicks */
     if (!bt_models_room_is_there(model->all, model)) {
         bool hopes = somebody_stops(model->all) || now_of(model) - model->admitted_ms < ROOM_PATIENCE_MS;
         if (hopes) {
@@ -211,7 +228,8 @@ static void finish_stop(bt_model *model) {
               failed ? model->refusal.text : "its memory is free again");
 }
 
-/* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back. */
+/* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back;
+ * the host's was there before the kernel said that the process has gone. */
 void bt_model_look_at_release(bt_model *model) {
     const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
     bool grows = false;
@@ -277,6 +295,7 @@ static void die(bt_model *model, const bt_child_end *end) {
         model->n_failures++;
         model->retry_at_ms = now_ms + backoff_of(model);
         model->after_stop = BT_MODEL_FAILED;
+        model->crashed = true;
     }
     model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = (uint32_t)((backoff_of(model) + 999) / 1000)};
     (void)snprintf(model->refusal.code, sizeof model->refusal.code, "%s", code ? code : "crashed");
@@ -300,13 +319,8 @@ void bt_model_ended(void *user, const bt_child_end *end) {
         if (was == BT_MODEL_READY) die(model, end);
         bt_model_set(model, BT_MODEL_STOPPING, "its process has ended: %s", end->words);
     }
-    bool on_device = false;
-    for (uint32_t i = 1; i < BT_POOL_MAX; i++)
-        on_device = on_device || model->reserved_bytes[i] > 0;
-    if (on_device)
-        bt_sampler_ask(model->all->ask.sampler); /* bt_model_look_at_release, with what comes */
-    else
-        finish_stop(model); /* the kernel gives a process's host memory back before it says that it has gone */
+    /* bt_model_look_at_release, with what comes: what is free is looked at before anything is decided from it. */
+    bt_sampler_ask(model->all->ask.sampler);
 }
 
 /* ---- what follows ---- */

@@ -58,6 +58,7 @@ void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model 
         .waiting_ms = model->waiting_first ? now_ms - model->waiting_first->since_ms : 0,
         .priority = model->config->priority,
         .used = model->used,
+        .ready_ms = model->state == BT_MODEL_READY ? bt_sat_sub_u64(now_ms, model->ready_ms) : 0,
         .idle_ms = bt_sat_sub_u64(now_ms, model->idle_since_ms),
         .retry_ms = bt_sat_sub_u64(model->retry_at_ms, now_ms),
         .group = model->config->group,

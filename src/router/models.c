@@ -83,6 +83,8 @@ static bt_model *new_model(bt_models *models, const bt_config_model *config, bt_
 
 static void free_model(bt_model *model) {
     bt_models *models = model->all;
+    for (uint32_t i = 0; i < models->n; i++)
+        if (models->items[i]->evicted_for == model) models->items[i]->evicted_for = NULL;
     if (models->needing_model == model) {
         bt_need_cancel(models->needing);
         models->needing = NULL;
@@ -148,8 +150,8 @@ void bt_models_close(bt_models *models) {
     if (!models) return;
     bt_loop_timer_stop(models->ask.loop, &models->kick);
     bt_loop_timer_stop(models->ask.loop, &models->wake);
-    for (uint32_t i = 0; i < models->n; i++)
-        free_model(models->items[i]);
+    while (models->n > 0)
+        free_model(models->items[--models->n]);
     bt_models_release(models->source);
     bt_heap_free(models->view);
     bt_heap_free(models->step);
@@ -325,6 +327,7 @@ static void carry_out(bt_models *models, const bt_policy_step *step) {
             (void)snprintf(reason, sizeof reason, "evicted for %s", model->id);
             models->items[step->victims[i]]->counts.n_evictions++;
             bt_model_stop(models->items[step->victims[i]], reason);
+            models->items[step->victims[i]]->evicted_for = model;
         }
         bt_model_try_launch(model);
         break;
@@ -415,7 +418,8 @@ static void decide(void *user) {
         bt_model_settle(models->items[i]);
     sweep(models);
     for (uint32_t i = 0; i < models->n; i++)
-        if (models->items[i]->state == BT_MODEL_FAILED) bt_model_refuse_waiting(models->items[i]);
+        if (models->items[i]->state == BT_MODEL_FAILED && !models->items[i]->crashed)
+            bt_model_refuse_waiting(models->items[i]);
     bt_models_ask_needs(models);
     for (uint32_t i = 0; i < STEPS_MAX; i++) {
         fill_view(models, pools, view_pools, &view);
