@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define SUFFIX       ".gguf"
 #define SUFFIX_BYTES (sizeof SUFFIX - 1)
@@ -88,7 +89,7 @@ static void plain_name(const char *path, char name[BT_CONFIG_ID_MAX + 1]) {
     size_t n_prefix = 0;
     uint32_t index = 0;
     uint32_t count = 0;
-    if (n > SUFFIX_BYTES && strcmp(file + n - SUFFIX_BYTES, SUFFIX) == 0) n -= SUFFIX_BYTES;
+    if (n > SUFFIX_BYTES && strcasecmp(file + n - SUFFIX_BYTES, SUFFIX) == 0) n -= SUFFIX_BYTES;
     if (bt_shard_name_parse(file, &n_prefix, &index, &count) && n_prefix > 0) n = n_prefix;
     size_t room = BT_CONFIG_ID_MAX - 8; /* for "-2" and the like */
     if (n > room) n = bt_utf8_fit(file, room);

@@ -149,15 +149,8 @@ static bt_status join_variable(bt_config_reader *r, const bt_yaml_entry *entry, 
     if (strchr(entry->key, '=')) {
         return bt_read_fail(r, BT_E_FORMAT, entry->line, "env: \"%.40s\" is no name of a variable", entry->key);
     }
-    size_t n_key = strlen(entry->key);
-    size_t n_value = strlen(value);
-    char *text = bt_arena_alloc(r->arena, n_key + n_value + 2);
-    if (!text) return bt_read_no_memory(r);
-    memcpy(text, entry->key, n_key);
-    text[n_key] = '=';
-    memcpy(text + n_key + 1, value, n_value);
-    *ret = text;
-    return BT_OK;
+    *ret = bt_read_join(r, entry->key, "=", value);
+    return *ret ? BT_OK : bt_read_no_memory(r);
 }
 
 bt_status bt_read_model_env(bt_config_reader *r, const bt_yaml_node *node, void *target) {

@@ -57,7 +57,8 @@ bt_status bt_config_parse(const char *text, size_t n, const char *path, const ch
     bt_config *config = r.arena ? bt_arena_alloc(r.arena, sizeof *config) : NULL;
     bt_status status = BT_OK;
     if (!config || !r.scratch) {
-        status = bt_fail(err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for the configuration");
+        (void)bt_fail(err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for the configuration");
+        status = BT_E_NOMEM;
     } else if (n > BT_CONFIG_FILE_MAX) {
         status = bt_fail(err, BT_E_LIMIT, "config", BT_MEASURE_BYTES, n, BT_CONFIG_FILE_MAX,
                          "%s is larger than a configuration may be", path);

@@ -125,6 +125,22 @@ bt_status bt_read_device_target(bt_config_reader *r, const bt_yaml_node *node, v
     return read_known(r, node, &((bt_config_device *)target)->target_bytes);
 }
 
+static bt_status read_device(bt_config_reader *r, const bt_yaml_entry *entry, bt_config_device *device) {
+    if (entry->key[0] == '\0' || strlen(entry->key) >= sizeof((bt_pool *)NULL)->name) {
+        return bt_read_fail(r, BT_E_FORMAT, entry->line, "\"%.80s\" is no name of a device, as CUDA0", entry->key);
+    }
+    if (strcmp(entry->key, "host") == 0) {
+        return bt_read_fail(r, BT_E_FORMAT, entry->line, "the host is no device: its budget is ram_budget");
+    }
+    device->name = bt_arena_strdup(r->arena, entry->key);
+    if (!device->name) return bt_read_no_memory(r);
+    if (bt_read_is_null(entry->value)) return BT_OK;
+    if (entry->value->kind != BT_YAML_MAP) return read_known(r, entry->value, &device->budget_bytes);
+    BT_TRY(bt_read_keys(r, BT_PLACE_DEVICE, entry->value, device));
+    if (!device->budget_bytes.known || device->target_bytes.value <= device->budget_bytes.value) return BT_OK;
+    return bt_read_fail(r, BT_E_FORMAT, entry->line, "the target of %.31s is over its budget", device->name);
+}
+
 bt_status bt_read_devices(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     (void)target;
     BT_TRY(bt_read_map(r, node, "devices"));
@@ -133,27 +149,8 @@ bt_status bt_read_devices(bt_config_reader *r, const bt_yaml_node *node, void *t
     }
     r->c.devices = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *r->c.devices);
     if (!r->c.devices) return bt_read_no_memory(r);
-    for (uint32_t i = 0; i < node->n; i++) {
-        const bt_yaml_entry *entry = &node->entries[i];
-        bt_config_device *device = &r->c.devices[r->c.n_devices++];
-        if (entry->key[0] == '\0' || strlen(entry->key) >= sizeof((bt_pool *)NULL)->name) {
-            return bt_read_fail(r, BT_E_FORMAT, entry->line, "\"%.80s\" is no name of a device, as CUDA0", entry->key);
-        }
-        if (strcmp(entry->key, "host") == 0) {
-            return bt_read_fail(r, BT_E_FORMAT, entry->line, "the host is no device: its budget is ram_budget");
-        }
-        device->name = bt_arena_strdup(r->arena, entry->key);
-        if (!device->name) return bt_read_no_memory(r);
-        if (entry->value->kind == BT_YAML_MAP) {
-            BT_TRY(bt_read_keys(r, BT_PLACE_DEVICE, entry->value, device));
-        } else if (!bt_read_is_null(entry->value)) {
-            BT_TRY(read_known(r, entry->value, &device->budget_bytes));
-        }
-        if (device->budget_bytes.known && device->target_bytes.known &&
-            device->target_bytes.value > device->budget_bytes.value) {
-            return bt_read_fail(r, BT_E_FORMAT, entry->line, "the target of %.31s is over its budget", device->name);
-        }
-    }
+    for (uint32_t i = 0; i < node->n; i++)
+        BT_TRY(read_device(r, &node->entries[i], &r->c.devices[r->c.n_devices++]));
     return BT_OK;
 }
 

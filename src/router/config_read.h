@@ -103,6 +103,8 @@ BT_MUST_CHECK bt_status bt_read_size(bt_config_reader *reader, const bt_yaml_nod
 /* "10m", "1h30m", "250ms"; a plain number is seconds. */
 BT_MUST_CHECK bt_status bt_read_time(bt_config_reader *reader, const bt_yaml_node *node, uint64_t min_ms,
                                      uint64_t max_ms, uint64_t *ret_ms);
+/* In the arena; NULL: no memory. */
+const char *bt_read_join(const bt_config_reader *reader, const char *a, const char *between, const char *b);
 /* A list, or one scalar; where split, a scalar is parted at commas. */
 BT_MUST_CHECK bt_status bt_read_texts(bt_config_reader *reader, const bt_yaml_node *node, uint32_t n_max, bool split,
                                       const char *const **ret, uint32_t *ret_n);

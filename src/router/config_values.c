@@ -23,16 +23,19 @@ bt_status bt_read_fail(const bt_config_reader *r, bt_status status, uint32_t lin
     va_end(args);
     if (n < 0) text[0] = '\0';
     const char *file = strlen(r->file) > FILE_SHOWN ? bt_path_file(r->file) : r->file;
-    return bt_fail(r->err, status, "config", BT_MEASURE_NONE, 0, 0, "%.160s:%" PRIu32 ": %s", file, line, text);
+    (void)bt_fail(r->err, status, "config", BT_MEASURE_NONE, 0, 0, "%.160s:%" PRIu32 ": %s", file, line, text);
+    return status;
 }
 
 bt_status bt_read_no_memory(const bt_config_reader *r) {
     /* No single piece is larger than JSON of a whole file: what is that close to the maximum has met it. */
     if (bt_arena_bytes(r->arena) + 2 * (uint64_t)BT_CONFIG_FILE_MAX > BT_CONFIG_ARENA_MAX) {
-        return bt_fail(r->err, BT_E_LIMIT, "config", BT_MEASURE_NONE, 0, 0, "%s comes to more than %s with its macros",
-                       r->file, BT_SIZE(BT_CONFIG_ARENA_MAX));
+        (void)bt_fail(r->err, BT_E_LIMIT, "config", BT_MEASURE_NONE, 0, 0, "%s comes to more than %s with its macros",
+                      r->file, BT_SIZE(BT_CONFIG_ARENA_MAX));
+        return BT_E_LIMIT;
     }
-    return bt_fail(r->err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for the configuration");
+    (void)bt_fail(r->err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for the configuration");
+    return BT_E_NOMEM;
 }
 
 void bt_read_note(const bt_config_reader *r, uint32_t line, const char *fmt, ...) {
@@ -84,7 +87,7 @@ bt_status bt_read_map(const bt_config_reader *r, const bt_yaml_node *node, const
 }
 
 bt_status bt_read_path(bt_config_reader *r, const bt_yaml_node *node, const char **ret) {
-    const char *text = NULL;
+    const char *text = "";
     BT_TRY(bt_read_text(r, node, 0, &text));
     if (text[0] == '\0') return bt_read_fail(r, BT_E_FORMAT, node->line, "an empty path");
     const char *base = r->home;
@@ -95,23 +98,21 @@ bt_status bt_read_path(bt_config_reader *r, const bt_yaml_node *node, const char
     } else if (text[0] == '/') {
         base = NULL;
     }
-    size_t n_base = base ? strlen(base) : 0;
-    size_t n = strlen(text);
-    char *path = bt_arena_alloc(r->arena, n_base + n + 2);
-    if (!path) return bt_read_no_memory(r);
-    if (base) {
-        memcpy(path, base, n_base);
-        if (n > 0) path[n_base++] = '/';
-    }
-    memcpy(path + n_base, text, n);
-    *ret = path;
-    return BT_OK;
+    *ret = base ? bt_read_join(r, base, text[0] != '\0' ? "/" : "", text) : text;
+    return *ret ? BT_OK : bt_read_no_memory(r);
+}
+
+const char *bt_read_join(const bt_config_reader *r, const char *a, const char *between, const char *b) {
+    size_t n = strlen(a) + strlen(between) + strlen(b) + 1;
+    char *text = bt_arena_alloc(r->arena, n);
+    if (text) (void)snprintf(text, n, "%s%s%s", a, between, b);
+    return text;
 }
 
 bt_status bt_read_bool(bt_config_reader *r, const bt_yaml_node *node, bool *ret) {
     static const char *const yes[] = {"true", "True", "TRUE", "yes", "on"};
     static const char *const no[] = {"false", "False", "FALSE", "no", "off"};
-    const char *text = NULL;
+    const char *text = "";
     BT_TRY(bt_read_text(r, node, 0, &text));
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
         if (strcmp(text, yes[i]) != 0 && strcmp(text, no[i]) != 0) continue;
@@ -122,7 +123,7 @@ bt_status bt_read_bool(bt_config_reader *r, const bt_yaml_node *node, bool *ret)
 }
 
 bt_status bt_read_integer(bt_config_reader *r, const bt_yaml_node *node, int64_t min, int64_t max, int64_t *ret) {
-    const char *text = NULL;
+    const char *text = "";
     BT_TRY(bt_read_text(r, node, 0, &text));
     bool negative = text[0] == '-';
     const char *digits = text + (negative || text[0] == '+');
@@ -140,7 +141,7 @@ bt_status bt_read_integer(bt_config_reader *r, const bt_yaml_node *node, int64_t
 }
 
 bt_status bt_read_size(bt_config_reader *r, const bt_yaml_node *node, uint64_t min, uint64_t max, uint64_t *ret) {
-    const char *text = NULL;
+    const char *text = "";
     bt_error inner = {0};
     BT_TRY(bt_read_text(r, node, 0, &text));
     bt_status status = bt_size_parse(text, "size", ret, &inner);
@@ -195,7 +196,7 @@ static size_t time_part(const char *text, uint64_t *ret_ms) {
 
 bt_status bt_read_time(bt_config_reader *r, const bt_yaml_node *node, uint64_t min_ms, uint64_t max_ms,
                        uint64_t *ret_ms) {
-    const char *text = NULL;
+    const char *text = "";
     BT_TRY(bt_read_text(r, node, 0, &text));
     uint64_t ms = 0;
     const char *p = text;
@@ -251,7 +252,7 @@ bt_status bt_read_texts(bt_config_reader *r, const bt_yaml_node *node, uint32_t 
     if (!items) return bt_read_no_memory(r);
     uint32_t got = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const char *text = NULL;
+        const char *text = "";
         const bt_yaml_node *item = list ? node->items[i] : node;
         BT_TRY(bt_read_text(r, item, 0, &text));
         if (split) {
@@ -269,7 +270,7 @@ bt_status bt_read_texts(bt_config_reader *r, const bt_yaml_node *node, uint32_t 
 
 static bt_status write_scalar(void *user, const bt_yaml_node *node, bt_text *out) {
     bt_config_reader *r = user;
-    const char *text = NULL;
+    const char *text = "";
     bt_yaml_type type;
     BT_TRY(expand(r, node, BT_MACRO_KEEP_PORT, &text, &type));
     if (strstr(text, "${PORT}")) bt_read_note(r, node->line, "${PORT} is not known here and stays as it is");

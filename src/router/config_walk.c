@@ -51,7 +51,7 @@ static bt_status read_number(bt_config_reader *r, const bt_key *row, const bt_ya
 }
 
 static bt_status read_value(bt_config_reader *r, const bt_key *row, const bt_yaml_entry *entry, void *target) {
-    void *at = row->offset == SIZE_MAX ? NULL : (char *)target + row->offset;
+    void *at = (char *)target + (row->offset == SIZE_MAX ? 0 : row->offset);
     const bt_yaml_node *node = entry->value;
     switch (row->kind) {
     case BT_KEY_TEXT:
@@ -103,26 +103,29 @@ typedef struct level {
 } level;
 #define LEVELS_MAX 8u /* routing.scheduler.settings.fifo is four */
 
+static bt_status read_entry(bt_config_reader *r, level *levels, uint32_t *depth, void *target) {
+    level *in = &levels[*depth - 1];
+    uint32_t i = in->at++;
+    const bt_yaml_entry *entry = &in->node->entries[i];
+    const bt_key *row = find(in->place, entry->key);
+    if (!row) return unknown(r, in->place, entry);
+    BT_TRY(check_twice(r, in->place, in->node, i, row));
+    if (bt_read_is_null(entry->value)) return BT_OK;
+    if (row->kind != BT_KEY_SECTION || *depth == LEVELS_MAX) return read_value(r, row, entry, target);
+    BT_TRY(bt_read_map(r, entry->value, entry->key));
+    levels[(*depth)++] = (level){row->below, entry->value, 0};
+    return BT_OK;
+}
+
 bt_status bt_read_keys(bt_config_reader *r, bt_config_place place, const bt_yaml_node *node, void *target) {
     level levels[LEVELS_MAX] = {{place, node, 0}};
     uint32_t depth = 1;
     BT_TRY(bt_read_map(r, node, bt_config_place_name(place)));
     while (depth > 0) {
-        level *in = &levels[depth - 1];
-        if (in->at == in->node->n) {
+        if (levels[depth - 1].at == levels[depth - 1].node->n) {
             depth--;
-            continue;
-        }
-        const bt_yaml_entry *entry = &in->node->entries[in->at];
-        const bt_key *row = find(in->place, entry->key);
-        if (!row) return unknown(r, in->place, entry);
-        BT_TRY(check_twice(r, in->place, in->node, in->at++, row));
-        if (bt_read_is_null(entry->value)) continue;
-        if (row->kind == BT_KEY_SECTION && depth < LEVELS_MAX) {
-            BT_TRY(bt_read_map(r, entry->value, entry->key));
-            levels[depth++] = (level){row->below, entry->value, 0};
         } else {
-            BT_TRY(read_value(r, row, entry, target));
+            BT_TRY(read_entry(r, levels, &depth, target));
         }
     }
     return BT_OK;

@@ -57,7 +57,9 @@ static bool scan_string(scanner *s, span *ret) {
     if (s->p == s->end || *s->p != '"') return false;
     for (s->p++; s->p < s->end && *s->p != '"'; s->p++) {
         if ((unsigned char)*s->p < 0x20) return false;
-        if (*s->p == '\\' && ++s->p == s->end) return false;
+        if (*s->p != '\\') continue;
+        s->p++;
+        if (s->p == s->end) return false;
     }
     if (s->p == s->end) return false;
     s->p++;
@@ -306,7 +308,7 @@ bt_status bt_config_filter(const bt_config_filters *filters, const char *use_mod
     }
     bt_text model;
     bt_text out;
-    bt_text_init(&model, 8u * BT_CONFIG_FILE_MAX);
+    bt_text_init(&model, (size_t)8 * BT_CONFIG_FILE_MAX);
     if (use_model_name) {
         bt_yaml_json_text(use_model_name, &model);
         r.model = bt_text_str(&model);

@@ -285,6 +285,7 @@ static bt_status on_start(reader *r, bt_yaml_kind kind, const yaml_char_t *ancho
 }
 
 static bt_status on_end(reader *r) {
+    if (r->depth == 0) return BT_OK; /* libyaml has its ends in pairs with starts */
     const frame *f = &r->stack[r->depth - 1];
     BT_TRY(f->node->kind == BT_YAML_MAP ? close_map(r, f) : close_list(r, f));
     f->node->open = false;
