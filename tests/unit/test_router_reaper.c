@@ -213,7 +213,7 @@ static pid_t start_router(const char *mark, bool with_reaper, found *ret) {
         const char *line_end = memchr(digits, '\n', n - (size_t)(digits - text));
         if (!line_end) continue;
         memcpy(&f, digits == text ? line_end + 1 : text, sizeof f);
-        f.escaped = (pid_t)atoi(digits);
+        f.escaped = (pid_t)strtol(digits, NULL, 10);
         break;
     }
     assert_int_equal(close(fds[0]), 0);
