@@ -477,6 +477,9 @@ static void counts_of_both_kinds_of_groups_are_read(void **state) {
     count = bt_oom_count_parse("low 0\nhigh 0\nmax 120\noom 5\noom_kill 2\noom_group_kill 0\n");
     assert_true(count.known);
     assert_int_equal(count.value, 2);
+    count = bt_oom_count_parse("pgmigrate_fail 0\noom_kill 1\ndrop_pagecache 0\n"); /* of the machine */
+    assert_true(count.known);
+    assert_int_equal(count.value, 1);
     assert_false(bt_oom_count_parse("oom_kill_disable 0\nunder_oom 0\n").known); /* before Linux 4.13 */
     assert_false(bt_oom_count_parse("oom_kill x\n").known);
 }
