@@ -24,16 +24,16 @@
 #define FILE_BYTES 4096u /* status is some 1.5 KiB, stat some 300 bytes */
 #define KIB        UINT64_C(1024)
 
-/* false: it has gone. */
-static bool read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
+/* Bytes, or minus an errno value. */
+static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = bt_os_open(path, false);
-    if (fd < 0) return false;
+    if (fd < 0) return fd;
     int64_t n = bt_os_pread(fd, text, FILE_BYTES - 1, 0);
     (void)bt_os_close(fd);
     text[n > 0 ? n : 0] = '\0';
-    return n > 0;
+    return n;
 }
 
 /* Calls what with each member until it says false. false: the system does not say who there is. */
@@ -52,10 +52,12 @@ static bool each_member(pid_t group, bool (*what)(void *user, pid_t pid), void *
     return true;
 }
 
-/* Of /proc/PID/stat: "PID (NAME) STATE ...", where the name may hold anything. */
+/* Of /proc/PID/stat: "PID (NAME) STATE ...", where the name may hold anything. What cannot be read for another reason
+ * than that it is not there (no descriptors are left) may well live. */
 static bool is_dead(pid_t pid) {
     char text[FILE_BYTES];
-    if (!read_file(pid, "stat", text)) return true;
+    int64_t n = read_file(pid, "stat", text);
+    if (n < 0) return bt_proc_is_absent((int)n) || n == -ESRCH;
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
 }
@@ -85,7 +87,7 @@ static void add_line(const char *text, const char *name, bt_known *sum) {
 static bool add_memory(void *user, pid_t pid) {
     bt_child_memory *sum = user;
     char text[FILE_BYTES];
-    if (!read_file(pid, "status", text)) return true;
+    if (read_file(pid, "status", text) < 0) return true;
     add_line(text, "VmRSS:", &sum->rss_bytes);
     add_line(text, "VmHWM:", &sum->peak_rss_bytes);
     add_line(text, "RssAnon:", &sum->anon_bytes);

@@ -9,7 +9,8 @@
  *
  * The group must be found while the process lives: of one that has ended /proc says "/". The descriptor of its file is
  * kept, and goes on to be read as long as the group is there. A leaf of `burthen exec` (burthen-PID) was made for the
- * child alone, and its count began with 0, whenever it is first seen. Bound: one descriptor, two paths. */
+ * child alone, and its count began with 0, whenever it is first seen. Where no group counts (the root of v2, no groups
+ * at all) the machine does: /proc/vmstat. Bound: one descriptor, three paths. */
 #include "router/child_oom.h"
 
 #include "base/heap.h"
@@ -20,7 +21,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT_TEXT_BYTES 1024u /* memory.events has six lines */
+/* memory.events has six lines; vmstat some 5 KiB, and may grow: what is behind is not read, and then not known. */
+#define COUNT_TEXT_BYTES 8192u
+#define OF_MACHINE       "/proc/vmstat"
 
 struct bt_oom_watch {
     pid_t pid;
@@ -54,17 +57,8 @@ static bool is_own_leaf(const char *group, pid_t pid) {
     return strcmp(bt_path_file(group), name) == 0;
 }
 
-static void enter(bt_oom_watch *watch, const char *group) {
-    char file[BT_PROC_PATH_MAX];
-    const char *below = "";
-    if (watch->holds_group) {
-        size_t n = strcmp(watch->root, "/") == 0 ? 0 : strlen(watch->root);
-        if (strncmp(group, watch->root, n) != 0) return; /* it has left what we can see */
-        below = strcmp(group + n, "/") == 0 ? "" : group + n;
-    }
-    int n = snprintf(file, sizeof file, "%s%s/%s", watch->point, below,
-                     watch->version == 1 ? "memory.oom_control" : "memory.events");
-    if (n < 0 || (size_t)n >= sizeof file || (watch->file && strcmp(file, watch->file) == 0)) return;
+/* From now on this file's count; one that has none changes nothing. */
+static void take(bt_oom_watch *watch, const char *file, bool is_fresh) {
     int fd = bt_os_open(file, false);
     char *name = fd < 0 ? NULL : bt_heap_strdup(file);
     bt_known count = read_count(fd);
@@ -77,7 +71,21 @@ static void enter(bt_oom_watch *watch, const char *group) {
     bt_heap_free(watch->file);
     watch->fd = fd;
     watch->file = name;
-    watch->before = is_own_leaf(group, watch->pid) ? 0 : count.value;
+    watch->before = is_fresh ? 0 : count.value;
+}
+
+static void enter(bt_oom_watch *watch, const char *group) {
+    char file[BT_PROC_PATH_MAX];
+    const char *below = "";
+    if (watch->holds_group) {
+        size_t n = strcmp(watch->root, "/") == 0 ? 0 : strlen(watch->root);
+        if (strncmp(group, watch->root, n) != 0) return; /* it has left what we can see */
+        below = strcmp(group + n, "/") == 0 ? "" : group + n;
+    }
+    int n = snprintf(file, sizeof file, "%s%s/%s", watch->point, below,
+                     watch->version == 1 ? "memory.oom_control" : "memory.events");
+    if (n < 0 || (size_t)n >= sizeof file || (watch->file && strcmp(file, watch->file) == 0)) return;
+    take(watch, file, is_own_leaf(group, watch->pid));
 }
 
 static void look(bt_oom_watch *watch, bt_cgroup_walk *room) {
@@ -89,25 +97,31 @@ static void look(bt_oom_watch *watch, bt_cgroup_walk *room) {
 }
 
 void bt_oom_watch_look(bt_oom_watch *watch) {
-    bt_cgroup_walk *room = watch ? bt_heap_alloc(sizeof *room) : NULL;
+    bt_cgroup_walk *room = watch && watch->version != 0 ? bt_heap_alloc(sizeof *room) : NULL;
     if (room) look(watch, room);
     bt_heap_free(room);
+}
+
+/* false: memory is refused. */
+static bool find_group(bt_oom_watch *watch, bt_cgroup_walk *walk) {
+    if (bt_cgroup_find("", "memory", walk, NULL) != BT_OK || walk->version == 0) return true;
+    watch->holds_group = walk->mount.holds_group;
+    watch->root = bt_heap_strdup(walk->mount.root);
+    watch->point = bt_heap_strdup(walk->mount.point);
+    if (!watch->root || !watch->point) return false;
+    watch->version = walk->version;
+    look(watch, walk);
+    return true;
 }
 
 bt_oom_watch *bt_oom_watch_open(pid_t pid) {
     bt_oom_watch *watch = bt_heap_alloc(sizeof *watch);
     bt_cgroup_walk *walk = bt_heap_alloc(sizeof *walk);
-    if (watch) watch->fd = -1;
-    if (watch && walk && bt_cgroup_find("", "memory", walk, NULL) == BT_OK && walk->version != 0) {
-        watch->pid = pid;
-        watch->version = walk->version;
-        watch->holds_group = walk->mount.holds_group;
-        watch->root = bt_heap_strdup(walk->mount.root);
-        watch->point = bt_heap_strdup(walk->mount.point);
-        if (watch->root && watch->point) look(watch, walk);
-    }
+    if (watch) *watch = (bt_oom_watch){.pid = pid, .fd = -1};
+    bool found = watch && walk && find_group(watch, walk);
     bt_heap_free(walk);
-    if (watch && watch->root && watch->point) return watch;
+    if (found && watch->fd < 0) take(watch, OF_MACHINE, false);
+    if (found && watch->fd >= 0) return watch;
     bt_oom_watch_close(watch);
     return NULL;
 }

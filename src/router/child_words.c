@@ -146,14 +146,22 @@ static bool read_size(bt_span rest, bt_known *ret) {
     return ret->known;
 }
 
-static void read_need(bt_span line, bt_child_end *end) {
-    static const char *const before[] = {"allocating ", "attempted to allocate ", "Tried to allocate ", "of size ",
-                                         "size = ",     "Metal buffer of ",       "needs at least "};
+/* The first of these that a size follows. */
+static void read_first(bt_span line, const char *const *before, size_t n, bt_known *ret) {
     bt_span rest;
-    for (size_t i = 0; i < sizeof before / sizeof *before && !end->need_bytes.known; i++)
-        if (after(line, before[i], &rest)) (void)read_size(rest, &end->need_bytes);
-    if (!end->have_bytes.known && (after(line, "of which ", &rest) || after(line, "budget is ", &rest)))
-        (void)read_size(rest, &end->have_bytes);
+    for (size_t i = 0; i < n && !ret->known; i++)
+        if (after(line, before[i], &rest)) (void)read_size(rest, ret);
+}
+
+static void read_need(bt_span line, bt_child_end *end) {
+    static const char *const need[] = {"allocating ", "attempted to allocate ", "Tried to allocate ", "of size ",
+                                       "size = ", "Metal buffer of ",
+                                       /* burthen exec: guard/place.c, plan/refusal.c */
+                                       "needs at least ", " needs "};
+    static const char *const have[] = {"of which ",   "budget is ", "which has ",
+                                       "VRAM: with ", "there is; ", "than it has; "};
+    read_first(line, need, sizeof need / sizeof *need, &end->need_bytes);
+    read_first(line, have, sizeof have / sizeof *have, &end->have_bytes);
 }
 
 static void read_device(bt_span line, bt_child_end *end) {

@@ -122,6 +122,10 @@ static const char *wait_for_line(void) {
     return said();
 }
 
+static pid_t said_number(void) {
+    return (pid_t)strtol(said(), NULL, 10);
+}
+
 /* Dead, or a zombie of somebody else. */
 static bool is_gone(pid_t pid) {
     char path[64];
@@ -149,8 +153,9 @@ static void a_child_has_nothing_of_the_router(void **state) {
     assert_true(signal(SIGINT, SIG_IGN) != SIG_ERR);
     int fd = dup(1);
     const char *env[] = {"BT_TEST_OTHER=of the child", NULL};
+    /* 3 is the folder that ls reads */
     char script[] = "echo $BT_TEST_KEPT, $BT_TEST_OTHER, $" BT_CHILD_MARK "; readlink /proc/self/fd/0; "
-                    "[ /proc/$$/fd/1 -ef /proc/$$/fd/2 ] && echo both; ls /proc/$$/fd | tr '\\n' ' '; echo; "
+                    "[ /proc/$$/fd/1 -ef /proc/$$/fd/2 ] && echo both; ls /proc/self/fd; "
                     "echo $$ $(cut -d' ' -f5 /proc/$$/stat); exec grep -E '^Sig(Blk|Ign)' /proc/self/status";
     char *argv[] = {(char[]){"sh"}, (char[]){"-c"}, script, NULL};
     bt_child_ask ask = {.argv = argv, .env = env};
@@ -160,7 +165,7 @@ static void a_child_has_nothing_of_the_router(void **state) {
     finish_within(&l, 20000);
     char want[512];
     (void)snprintf(want, sizeof want,
-                   "kept, of the child, " MARK "\n/dev/null\nboth\n0 1 2 \n%d %d\nSigBlk:\t0000000000000000\n"
+                   "kept, of the child, " MARK "\n/dev/null\nboth\n0\n1\n2\n3\n%d %d\nSigBlk:\t0000000000000000\n"
                    "SigIgn:\t0000000000000000",
                    (int)pid, (int)pid);
     assert_string_equal(said(), want);
@@ -249,7 +254,7 @@ static void a_flood_of_words_is_bounded(void **state) {
     assert_int_equal(l.end.exit_code, 3);
     assert_string_equal(l.end.words, "the end");
     assert_true(n_ticks >= 10);
-    assert_true(bt_heap_live_bytes() < 2 * BT_LOG_RING_BYTES);
+    assert_true(bt_heap_live_bytes() < UINT64_C(2) * BT_LOG_RING_BYTES);
 }
 
 /* ---- to be told to end ---- */
@@ -329,7 +334,7 @@ static void the_rest_of_its_group_goes_with_it(void **state) {
     start(&l, "sh -c 'sleep 1000 & echo $!' ; exit 3", NULL); /* a grandchild whose parent has gone */
     finish_within(&l, 20000);
     assert_int_equal(l.end.exit_code, 3);
-    assert_true(is_gone((pid_t)atoi(said())));
+    assert_true(is_gone(said_number()));
     start(&l, "(trap '' TERM; echo; while :; do sleep 0.1; done) & sleep 0.2; exit 3", NULL);
     pid_t group = bt_child_pid(l.child);
     uint64_t start_ms = now_ms();
@@ -346,7 +351,7 @@ static void who_has_left_the_group_holds_nothing_up(void **state) {
     finish_within(&l, 20000);
     assert_true(l.end_ms - start_ms < 5000);
     assert_int_equal(l.end.exit_code, 3);
-    pid_t escaped = (pid_t)atoi(said());
+    pid_t escaped = said_number();
     assert_true(escaped > 1);
     assert_int_equal(kill(escaped, SIGKILL), 0);
 }
@@ -356,7 +361,7 @@ static void one_that_is_forgotten_is_killed(void **state) {
     life l;
     start(&l, "sleep 1000 & echo $!; wait", NULL);
     pid_t pid = bt_child_pid(l.child);
-    pid_t below = (pid_t)atoi(wait_for_line());
+    pid_t below = (pid_t)strtol(wait_for_line(), NULL, 10);
     bt_child_close(l.child);
     bt_child_close(NULL);
     for (int i = 0; i < 1000 && !(is_gone(pid) && is_gone(below)); i++)
@@ -472,6 +477,9 @@ static void counts_of_both_kinds_of_groups_are_read(void **state) {
     count = bt_oom_count_parse("low 0\nhigh 0\nmax 120\noom 5\noom_kill 2\noom_group_kill 0\n");
     assert_true(count.known);
     assert_int_equal(count.value, 2);
+    count = bt_oom_count_parse("pgmigrate_fail 0\noom_kill 1\ndrop_pagecache 0\n"); /* of the machine */
+    assert_true(count.known);
+    assert_int_equal(count.value, 1);
     assert_false(bt_oom_count_parse("oom_kill_disable 0\nunder_oom 0\n").known); /* before Linux 4.13 */
     assert_false(bt_oom_count_parse("oom_kill x\n").known);
 }

@@ -111,6 +111,17 @@ static const end_case cases[] = {
      "  CUDA0/weights   100.0 MiB\n",
      BT_CHILD_REFUSED, "context 256 needs at least 72.0 MiB, the memory budget is 20.0 MiB: 52.0 MiB short", 72 * MIB,
      20 * MIB, ""},
+    {"refused for the host's memory", 3, 0, false,
+     "burthen: refused: insufficient memory: big.gguf needs 12.50 GiB of the host, which has 7.50 GiB\n",
+     BT_CHILD_REFUSED, "insufficient memory: big.gguf needs", 12800 * MIB, 7680 * MIB, ""},
+    {"refused for a card's", 3, 0, false,
+     "burthen: refused: insufficient VRAM: big.gguf needs 961.5 MiB on devices even with all that can be moved on the "
+     "host, more than there is; 512.0 MiB is free\n",
+     BT_CHILD_REFUSED, "insufficient VRAM: big.gguf needs", 961 * MIB + MIB / 2, 512 * MIB, ""},
+    {"refused under the floor", 3, 0, false,
+     "burthen: refused: insufficient VRAM: with 1000.0 MiB to use of 7.45 GiB free, big.gguf would have 36 % of it on "
+     "devices, under the floor of 50 %\n",
+     BT_CHILD_REFUSED, "insufficient VRAM: with", 0, 1000 * MIB, ""},
     {"3 of another program", 3, 0, false, "three\n", BT_CHILD_OTHER, "three", 0, 0, ""},
     {"exec cannot read the model", 4, 0, false, "burthen: error: not a GGUF file\n", BT_CHILD_BAD_MODEL,
      "not a GGUF file", 0, 0, ""},
