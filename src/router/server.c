@@ -68,7 +68,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
 
 static void on_idle_time(void *user) {
     bt_server *server = user;
-    if (server->draining && server->n_open == 0 && server->on_idle) server->on_idle(server->idle_user);
+    void (*on_idle)(void *) = server->n_open == 0 ? server->on_idle : NULL;
+    if (!on_idle) return;
+    server->on_idle = NULL; /* once, also when a connection that was kept asks again */
+    on_idle(server->idle_user);
 }
 
 static void look_whether_idle(bt_server *server) {
