@@ -68,7 +68,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
 
 static void on_idle_time(void *user) {
     bt_server *server = user;
-    if (server->draining && server->n_open == 0 && server->on_idle) server->on_idle(server->idle_user);
+    void (*on_idle)(void *) = server->n_open == 0 ? server->on_idle : NULL;
+    if (!on_idle) return;
+    server->on_idle = NULL; /* once, also when a connection that was kept asks again */
+    on_idle(server->idle_user);
 }
 
 static void look_whether_idle(bt_server *server) {
@@ -98,7 +101,12 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
                           enum MHD_ConnectionNotificationCode code) {
     bt_server *server = cls;
     (void)connection, (void)context;
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED) server->pending = true;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        server->n_connections++;
+        return;
+    }
+    server->n_connections--;
+    server->pending = true;
 }
 
 __attribute__((format(printf, 2, 0))) static void on_words(void *cls, const char *fmt, va_list args) {
@@ -272,11 +280,11 @@ const char *bt_server_address(const bt_server *server) {
     return server->address;
 }
 
+/* The library would count its connections too, but frees closed ones when asked: fatal within its own calls. */
 void bt_server_count(const bt_server *server, bt_server_counts *ret) {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
     *ret = (bt_server_counts){.n_requests = server->n_requests,
                               .n_refused = server->n_refused,
-                              .n_connections = info ? info->num_connections : 0,
+                              .n_connections = server->n_connections,
                               .n_open = server->n_open,
                               .bodies_bytes = server->bodies_bytes};
 }

@@ -30,12 +30,13 @@ bt_status bt_listen_parse(const char *text, bt_listen *ret, bt_error *err) {
         colon = NULL;
     }
     size_t n = colon ? (size_t)(end - from) : 0, n_digits = colon ? strspn(colon + 1, "0123456789") : 0;
-    bool is_port = colon && n_digits > 0 && n_digits <= 5 && colon[1 + n_digits] == 0 && atol(colon + 1) <= 65535;
+    unsigned long port = n_digits ? strtoul(colon + 1, NULL, 10) : 0; /* the most of it when it overflows */
+    bool is_port = n_digits > 0 && n_digits <= 5 && colon[1 + n_digits] == 0 && port <= UINT16_MAX;
     bool is_host = n < sizeof ret->host && (bracketed || !memchr(from, ':', n)) && !(bracketed && n == 0);
     if (!is_port || !is_host)
         return bt_fail(err, BT_E_ARG, "listen", BT_MEASURE_NONE, 0, 0,
                        "\"%.200s\" is no address to listen on: HOST:PORT, [IPV6]:PORT or :PORT.", text);
-    *ret = (bt_listen){.port = (uint16_t)atol(colon + 1)};
+    *ret = (bt_listen){.port = (uint16_t)port};
     if (!(n == 1 && *from == '*')) memcpy(ret->host, from, n);
     return BT_OK;
 }
@@ -86,7 +87,7 @@ static bt_status refuse_open(const char *text, bt_error *err) {
 }
 
 bt_status bt_listen_open(const char *text, bool open_to_all, bt_listen *ret, int *ret_fd, bt_error *err) {
-    bt_listen listen_on;
+    bt_listen listen_on = {0};
     BT_TRY(bt_listen_parse(text, &listen_on, err));
     char port[8];
     (void)snprintf(port, sizeof port, "%u", listen_on.port);

@@ -25,7 +25,7 @@ struct bt_server {
     char *cert, *key; /* the library keeps pointing to them */
     bt_request *requests;
     uint64_t n_requests, n_refused, bodies_bytes;
-    uint32_t n_open;
+    uint32_t n_open, n_connections;
     bool draining, closing;
     void (*on_idle)(void *user);
     void *idle_user;
@@ -62,6 +62,7 @@ struct bt_request {
     bool early;     /* answered before its body was read */
     bool given;     /* on_request was called */
     bool answered;  /* a reply call was made */
+    bool queued;    /* the library has the answer */
     bool suspended; /* the connection, by us */
     bool gone;
     bool broken;      /* we break the connection off: the answer cannot be whole */

@@ -348,6 +348,7 @@ enum MHD_Result bt_reply_queue(bt_request *request) {
     struct MHD_Response *response = request->response;
     if (!response) return MHD_NO;
     request->response = NULL;
+    request->queued = true;
     enum MHD_Result queued = MHD_queue_response(request->connection, request->status, response);
     MHD_destroy_response(response); /* the library has its own reference now */
     return queued;

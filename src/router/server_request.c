@@ -196,7 +196,7 @@ static void look_whether_gone(void *user) {
     bt_request *request = user;
     int unread = 0;
     bool waits = request->given && (!request->answered || request->flow);
-    if (request->gone || (request->answered && !waits)) return; /* what is left of the answer is sent */
+    if (request->gone || (!waits && (request->given || request->queued))) return; /* the answer is sent to its end */
     if (!waits && ioctl(request->watch.fd, FIONREAD, &unread) == 0 && unread > 0) {
         bt_loop_timer_set(request->server->ask.loop, &request->look, LOOK_MS);
         return;

@@ -15,7 +15,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 
-#define N_ROUNDS   1500
+#define N_ROUNDS   1000
 #define N_TEXT_MAX 8192
 #define N_MAX      64
 #define CORPUS     BT_TEST_DATA "/fuzz/http"
@@ -74,7 +74,7 @@ static void send_sample(const sample *s, bool in_pieces, bool reads, bool half) 
     }
     if (half) (void)shutdown(fd, SHUT_WR);
     char text[4096];
-    if (reads) (void)kit_read(fd, text, sizeof text, 20, NULL);
+    if (reads) (void)kit_read(fd, text, sizeof text, 5, NULL);
     (void)close(fd);
 }
 
