@@ -35,12 +35,14 @@ static bt_exchange_failure broken_words(bt_exchange *e, CURLcode code) {
     return BT_EXCHANGE_BROKEN;
 }
 
-/* libcurl says the same of a line that is longer than it holds. */
 static bt_exchange_failure memory_words(bt_exchange *e) {
-    if (bt_client_refused() > e->n_refused || e->headed) {
-        (void)snprintf(e->words, sizeof e->words, "memory was refused to the router");
-        return BT_EXCHANGE_LOCAL;
-    }
+    (void)snprintf(e->words, sizeof e->words, "memory was refused to the router");
+    return BT_EXCHANGE_LOCAL;
+}
+
+/* libcurl calls a line that is longer than it holds "out of memory". */
+static bt_exchange_failure line_words(bt_exchange *e) {
+    if (e->headed) return memory_words(e);
     (void)snprintf(e->words, sizeof e->words, "the head of the server's answer has over %u bytes", BT_HEAD_BYTES_MAX);
     return BT_EXCHANGE_BROKEN;
 }
@@ -53,6 +55,7 @@ static bt_exchange_failure other_words(bt_exchange *e, CURLcode code) {
 
 bt_exchange_failure bt_exchange_outcome(bt_exchange *e, CURLcode code) {
     if (e->failure != BT_EXCHANGE_OK || e->cancelled) return e->failure;
+    if (code != CURLE_OK && bt_client_refused() > e->n_refused) return memory_words(e);
     switch ((int)code) { /* an enum of a hundred */
     case CURLE_OK:
         return e->headed ? BT_EXCHANGE_OK : broken_words(e, code);
@@ -71,7 +74,7 @@ bt_exchange_failure bt_exchange_outcome(bt_exchange *e, CURLcode code) {
 #if LIBCURL_VERSION_NUM >= 0x080600
     case CURLE_TOO_LARGE:
 #endif
-        return memory_words(e);
+        return line_words(e);
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY:
         (void)snprintf(e->words, sizeof e->words, "the server's answer is no HTTP/1.1");
