@@ -215,7 +215,9 @@ curl_socket_t bt_client_open_socket(void *exchange, curlsocktype purpose, struct
         return CURL_SOCKET_BAD;
     }
     bt_client_socket *s = socket_of(e->client, fd);
-    if (s ? !is_watched_again(s) : !(s = new_socket(e, fd))) {
+    bool good = !s || is_watched_again(s);
+    if (!s) s = new_socket(e, fd);
+    if (!s || !good) {
         bt_exchange_note(e, BT_EXCHANGE_LOCAL, "memory was refused to the router");
         (void)close(fd);
         return CURL_SOCKET_BAD;

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* CURLE_TOO_LARGE, since 8.6: what we run with may be newer than what we were built with. */
+#define TOO_LARGE 100
+
 static bt_exchange_failure connect_words(bt_exchange *e) {
     long sys = 0;
     (void)curl_easy_getinfo(e->easy, CURLINFO_OS_ERRNO, &sys);
@@ -71,9 +74,7 @@ bt_exchange_failure bt_exchange_outcome(bt_exchange *e, CURLcode code) {
     case CURLE_SEND_ERROR:
         return broken_words(e, code);
     case CURLE_OUT_OF_MEMORY:
-#if LIBCURL_VERSION_NUM >= 0x080600
-    case CURLE_TOO_LARGE:
-#endif
+    case TOO_LARGE:
         return line_words(e);
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY:

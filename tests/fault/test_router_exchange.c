@@ -3,7 +3,6 @@
  * memory, too. It ends exactly once, or does not start; nothing is left behind; what comes next is as ever. */
 #include "base/fault.h"
 #include "base/heap.h"
-#include "base/os.h"
 #include "router/exchange.h"
 
 #include <setjmp.h>
@@ -21,7 +20,6 @@
 #define FAULT_MAX 3000u
 #define GUARD_MS  5000u
 
-static char last_words[512];
 typedef struct one {
     bt_loop *loop;
     bt_flow *flow;
@@ -59,7 +57,6 @@ static void on_end(void *user, bt_exchange_failure failure, const char *words) {
     o->n_ends++;
     o->failure = failure;
     (void)snprintf(o->words, sizeof o->words, "%s", words);
-    (void)snprintf(last_words, sizeof o->words, "%s", words);
     bt_loop_stop(o->loop);
 }
 
@@ -143,9 +140,6 @@ static void sweep(raw_server *server, const char *path, const char *body, size_t
         bt_fault_arm(k, persists);
         bool good = run(url, body, want_bytes);
         bool hit = bt_fault_disarm();
-        if (getenv("BT_DEBUG"))
-            fprintf(stderr, "%lu %s %d k=%llu good=%d words=%s %u\n", (unsigned long)(bt_os_now_ns() / 1000000), path,
-                    persists, (unsigned long long)k, good, last_words, n_open_files());
         if (bt_heap_live_blocks() != blocks) fail_msg("call %llu of %s leaks", (unsigned long long)k, path);
         expect_descriptors(server, fds);
         assert_true(good || hit);
