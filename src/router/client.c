@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/size.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,32 +29,58 @@
 
 /* ---- memory ---- */
 
-/* libcurl says "out of memory" of an overlong line, too; its allocator's functions have no argument to count in. */
-static uint64_t n_refused;
+/* libcurl 7.88 divides by zero when a hash of a few hundred bytes was refused to it (singlesocket goes on with what
+ * could not be made). So small blocks are kept in reserve, from before anything can be refused; when it was drawn on
+ * and cannot be filled up again, everything under way is given up, which frees what it took. Larger refusals libcurl
+ * bears. libcurl's allocator has no argument to keep this in: it is the process's. */
+#define RESERVE_BLOCKS      128u
+#define RESERVE_BLOCK_BYTES 512u
+
+static void *reserve[RESERVE_BLOCKS];
+static uint32_t n_reserve;
+static uint64_t n_refused; /* libcurl says "out of memory" of an overlong line, too */
 
 uint64_t bt_client_refused(void) {
     return n_refused;
 }
 
-static void *counted(void *p) {
+static bool fill_reserve(void) {
+    while (n_reserve < RESERVE_BLOCKS) {
+        void *block = bt_heap_alloc(RESERVE_BLOCK_BYTES);
+        if (!block) return false;
+        reserve[n_reserve++] = block;
+    }
+    return true;
+}
+
+static void drop_reserve(void) {
+    while (n_reserve > 0)
+        bt_heap_free(reserve[--n_reserve]);
+}
+
+static void *curl_array(size_t n, size_t bytes) {
+    void *p = bt_heap_array(n, bytes);
+    uint64_t all = 0;
+    if (!p && n_reserve > 0 && bt_mul_u64(n, bytes, &all) && all <= RESERVE_BLOCK_BYTES) return reserve[--n_reserve];
     if (!p) n_refused++;
     return p;
 }
 
 static void *curl_alloc(size_t bytes) {
-    return counted(bt_heap_alloc(bytes));
+    return curl_array(1, bytes);
 }
 
-static void *curl_array(size_t n, size_t bytes) {
-    return counted(bt_heap_array(n, bytes));
-}
-
-static void *curl_resize(void *p, size_t bytes) {
-    return counted(bt_heap_resize(p, bytes));
+static void *curl_resize(void *old, size_t bytes) {
+    void *p = bt_heap_resize(old, bytes);
+    if (!p) n_refused++;
+    return p;
 }
 
 static char *curl_copy(const char *s) {
-    return counted(bt_heap_strdup(s));
+    size_t n = strlen(s) + 1;
+    char *p = curl_array(1, n);
+    if (p) memcpy(p, s, n);
+    return p;
 }
 
 /* ---- libcurl at work ---- */
@@ -69,22 +96,27 @@ static void take_messages(bt_client *client) {
     }
 }
 
-/* libcurl has lost track of something, most likely for want of memory, and does not say of what: nothing may wait for
- * it for ever. */
+/* libcurl was refused memory, and does not say what for: nothing may wait for it for ever. */
 static void give_up(bt_client *client) {
-    for (bt_exchange *e = client->exchanges; e; e = e->next) {
+    bt_exchange *e = client->exchanges;
+    for (; e; e = e->next)
         bt_exchange_note(e, BT_EXCHANGE_LOCAL, "memory was refused to the router");
-        bt_loop_timer_set(client->loop, &e->later, 0);
+    /* Who is told may start others: those are not meant. */
+    for (e = client->exchanges; e;) {
+        bool meant = e->failure != BT_EXCHANGE_OK || e->cancelled;
+        if (meant) bt_exchange_finish(e, CURLE_OK);
+        e = meant ? client->exchanges : e->next;
     }
 }
 
 static void act(bt_client *client, curl_socket_t fd, int events) {
     int n_running = 0;
+    uint64_t before = n_refused;
     client->n_inside++;
     CURLMcode code = curl_multi_socket_action(client->multi, fd, events, &n_running);
     client->n_inside--;
     take_messages(client);
-    if (code != CURLM_OK && code != CURLM_BAD_SOCKET) give_up(client);
+    if (!fill_reserve() || n_refused != before || (code != CURLM_OK && code != CURLM_BAD_SOCKET)) give_up(client);
 }
 
 static void on_time(void *user) {
@@ -126,6 +158,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *k
         return 0;
     }
     uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+    s->events = events;
     bt_error err;
     bt_status status = s->watch.added ? bt_loop_change(client->loop, &s->watch, events, &err)
                                       : bt_loop_add(client->loop, &s->watch, events, &err);
@@ -141,29 +174,58 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *k
 
 /* ---- sockets ---- */
 
+static void unlink_socket(bt_client_socket *s) {
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        s->client->sockets = s->next;
+    if (s->next) s->next->prev = s->prev;
+    bt_heap_free(s);
+}
+
+/* libcurl 7.88 closes a socket that did not get connected without saying so (cf_socket_close), and when the next one
+ * has the same number it does not ask again that it be watched: to it, it is the same. So it is to us. What is known of
+ * such a socket stays until then, one for each number at most; nothing is done with a socket that never served. */
+static bool is_watched_again(bt_client_socket *s) {
+    bool watched = s->watch.added;
+    bt_loop_remove(s->client->loop, &s->watch);
+    return !watched || bt_loop_add(s->client->loop, &s->watch, s->events, NULL) == BT_OK;
+}
+
+static bt_client_socket *new_socket(bt_exchange *e, curl_socket_t fd) {
+    bt_client *client = e->client;
+    bt_client_socket *s = bt_heap_alloc(sizeof *s);
+    if (!s) return NULL;
+    s->watch = (bt_watch){.on_ready = on_ready, .user = s, .fd = fd};
+    s->client = client;
+    s->next = client->sockets;
+    if (s->next) s->next->prev = s;
+    client->sockets = s;
+    return s;
+}
+
 curl_socket_t bt_client_open_socket(void *exchange, curlsocktype purpose, struct curl_sockaddr *address) {
     bt_exchange *e = exchange;
     if (purpose != CURLSOCKTYPE_IPCXN) return CURL_SOCKET_BAD;
-    bt_client_socket *s = bt_heap_alloc(sizeof *s);
-    if (!s) {
-        bt_exchange_note(e, BT_EXCHANGE_LOCAL, "memory was refused to the router");
-        return CURL_SOCKET_BAD;
-    }
-    s->watch = (bt_watch){.on_ready = on_ready, .user = s};
-    s->watch.fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    if (s->watch.fd < 0) {
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (fd < 0) {
         /* A family that this system does not have is the next address's turn. */
         if (errno != EAFNOSUPPORT)
             bt_exchange_note(e, BT_EXCHANGE_LOCAL, "the router gets no socket: %s", strerror(errno));
-        bt_heap_free(s);
         return CURL_SOCKET_BAD;
     }
-    s->client = e->client;
+    bt_client_socket *s = socket_of(e->client, fd);
+    bool good = !s || is_watched_again(s);
+    if (!s) s = new_socket(e, fd);
+    if (!s || !good) {
+        bt_exchange_note(e, BT_EXCHANGE_LOCAL, "memory was refused to the router");
+        (void)close(fd);
+        return CURL_SOCKET_BAD;
+    }
     s->key = e->key;
-    s->next = e->client->sockets;
-    if (s->next) s->next->prev = s;
-    e->client->sockets = s;
-    return s->watch.fd;
+    s->owner = e;
+    s->served = false;
+    return fd;
 }
 
 int bt_client_close_socket(void *user, curl_socket_t fd) {
@@ -171,16 +233,19 @@ int bt_client_close_socket(void *user, curl_socket_t fd) {
     bt_client_socket *s = socket_of(client, fd);
     if (s) {
         bt_loop_remove(client->loop, &s->watch);
-        if (s->prev)
-            s->prev->next = s->next;
-        else
-            client->sockets = s->next;
-        if (s->next) s->next->prev = s->prev;
-        bt_heap_free(s);
+        unlink_socket(s);
     }
     for (bt_exchange *e = client->exchanges; e; e = e->next)
         if (e->fd == fd) e->fd = CURL_SOCKET_BAD;
     return close(fd);
+}
+
+void bt_client_settle(bt_exchange *e) {
+    for (bt_client_socket *s = e->client->sockets; s; s = s->next) {
+        if (s->owner != e) continue;
+        s->owner = NULL;
+        s->served = e->headed && s->watch.fd == e->fd;
+    }
 }
 
 static bool is_used(const bt_client *client, curl_socket_t fd) {
@@ -194,7 +259,7 @@ void bt_client_forget(bt_client *client, const char *url) {
     if (bt_url_place_find(url, &place, NULL) != BT_OK) return;
     uint64_t key = bt_url_place_key(&place);
     for (const bt_client_socket *s = client->sockets; s; s = s->next)
-        if (s->key == key && !is_used(client, s->watch.fd)) (void)shutdown(s->watch.fd, SHUT_RDWR);
+        if (s->served && s->key == key && !is_used(client, s->watch.fd)) (void)shutdown(s->watch.fd, SHUT_RDWR);
 }
 
 /* ---- handles ---- */
@@ -229,8 +294,9 @@ static bool set_up(bt_client *client) {
 bt_status bt_client_open(bt_loop *loop, bt_client **ret, bt_error *err) {
     bt_client *client = bt_heap_alloc(sizeof *client);
     if (!client) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *client, 0, "no memory for a client");
-    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, curl_alloc, bt_heap_free, curl_resize, curl_copy, curl_array) !=
-        CURLE_OK) {
+    if (!fill_reserve() || curl_global_init_mem(CURL_GLOBAL_DEFAULT, curl_alloc, bt_heap_free, curl_resize, curl_copy,
+                                                curl_array) != CURLE_OK) {
+        drop_reserve();
         bt_heap_free(client);
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_NONE, 0, 0, "libcurl cannot be set up");
     }
@@ -256,8 +322,11 @@ void bt_client_close(bt_client *client) {
     for (uint32_t i = 0; i < client->n_idle; i++)
         curl_easy_cleanup(client->idle[i]);
     if (client->multi) (void)curl_multi_cleanup(client->multi);
+    while (client->sockets)
+        unlink_socket(client->sockets);
     bt_loop_timer_stop(client->loop, &client->timer);
     bt_resolver_close(client->resolver);
     curl_global_cleanup();
+    drop_reserve();
     bt_heap_free(client);
 }

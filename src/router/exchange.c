@@ -131,6 +131,7 @@ static void let_go(bt_exchange *e) {
         client->n_inside++;
         (void)curl_multi_remove_handle(client->multi, e->easy);
         client->n_inside--;
+        bt_client_settle(e);
     }
     e->added = false;
     bt_client_give_handle(client, e->easy);
@@ -179,10 +180,12 @@ static void on_room(void *user) {
 }
 
 static void resume(bt_exchange *e) {
+    uint64_t n_refused = bt_client_refused();
     e->paused = false;
     e->client->n_inside++;
     CURLcode code = curl_easy_pause(e->easy, CURLPAUSE_CONT); /* hands over what it holds */
     e->client->n_inside--;
+    if (bt_client_refused() != n_refused) bt_exchange_note(e, BT_EXCHANGE_LOCAL, "memory was refused to the router");
     if (code != CURLE_OK || is_dead(e)) bt_exchange_finish(e, code);
 }
 

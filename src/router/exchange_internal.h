@@ -27,7 +27,10 @@ typedef struct bt_url_place {
 typedef struct bt_client_socket {
     bt_watch watch;
     bt_client *client;
-    uint64_t key; /* of the place it leads to */
+    uint32_t events;    /* that it was last watched for */
+    uint64_t key;       /* of the place it leads to */
+    bt_exchange *owner; /* who opened it, until that has ended */
+    bool served;        /* an answer has come over it */
     struct bt_client_socket *prev, *next;
 } bt_client_socket;
 
@@ -80,7 +83,9 @@ uint64_t bt_client_refused(void); /* how often libcurl was refused memory */
 CURL *bt_client_take_handle(bt_client *client);
 void bt_client_give_handle(bt_client *client, CURL *easy);
 curl_socket_t bt_client_open_socket(void *exchange, curlsocktype purpose, struct curl_sockaddr *address);
-int bt_client_close_socket(void *client, curl_socket_t fd);
+int bt_client_close_socket(void *user, curl_socket_t fd); /* user: the client */
+/* The exchange has been taken from libcurl: what it has opened is a connection now, or nothing. */
+void bt_client_settle(bt_exchange *e);
 
 /* ---- exchange.c ---- */
 

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* CURLE_TOO_LARGE, since 8.6: what we run with may be newer than what we were built with. */
+#define TOO_LARGE 100
+
 static bt_exchange_failure connect_words(bt_exchange *e) {
     long sys = 0;
     (void)curl_easy_getinfo(e->easy, CURLINFO_OS_ERRNO, &sys);
@@ -35,12 +38,14 @@ static bt_exchange_failure broken_words(bt_exchange *e, CURLcode code) {
     return BT_EXCHANGE_BROKEN;
 }
 
-/* libcurl says the same of a line that is longer than it holds. */
 static bt_exchange_failure memory_words(bt_exchange *e) {
-    if (bt_client_refused() > e->n_refused || e->headed) {
-        (void)snprintf(e->words, sizeof e->words, "memory was refused to the router");
-        return BT_EXCHANGE_LOCAL;
-    }
+    (void)snprintf(e->words, sizeof e->words, "memory was refused to the router");
+    return BT_EXCHANGE_LOCAL;
+}
+
+/* libcurl calls a line that is longer than it holds "out of memory". */
+static bt_exchange_failure line_words(bt_exchange *e) {
+    if (e->headed) return memory_words(e);
     (void)snprintf(e->words, sizeof e->words, "the head of the server's answer has over %u bytes", BT_HEAD_BYTES_MAX);
     return BT_EXCHANGE_BROKEN;
 }
@@ -53,6 +58,7 @@ static bt_exchange_failure other_words(bt_exchange *e, CURLcode code) {
 
 bt_exchange_failure bt_exchange_outcome(bt_exchange *e, CURLcode code) {
     if (e->failure != BT_EXCHANGE_OK || e->cancelled) return e->failure;
+    if (code != CURLE_OK && bt_client_refused() > e->n_refused) return memory_words(e);
     switch ((int)code) { /* an enum of a hundred */
     case CURLE_OK:
         return e->headed ? BT_EXCHANGE_OK : broken_words(e, code);
@@ -68,10 +74,8 @@ bt_exchange_failure bt_exchange_outcome(bt_exchange *e, CURLcode code) {
     case CURLE_SEND_ERROR:
         return broken_words(e, code);
     case CURLE_OUT_OF_MEMORY:
-#if LIBCURL_VERSION_NUM >= 0x080600
-    case CURLE_TOO_LARGE:
-#endif
-        return memory_words(e);
+    case TOO_LARGE:
+        return line_words(e);
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY:
         (void)snprintf(e->words, sizeof e->words, "the server's answer is no HTTP/1.1");

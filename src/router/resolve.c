@@ -83,12 +83,15 @@ const char *bt_resolver_find(bt_resolver *resolver, const char *host) {
 
 static void add_address(const struct addrinfo *a, bt_text *answer) {
     char numeric[INET6_ADDRSTRLEN];
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
     const void *bytes = NULL;
-    if (a->ai_family == AF_INET) {
-        bytes = &((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr;
-    } else if (a->ai_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)a->ai_addr;
-        if (six->sin6_scope_id == 0) bytes = &six->sin6_addr; /* a link's own address cannot be handed over */
+    if (a->ai_family == AF_INET && a->ai_addrlen >= sizeof four) {
+        memcpy(&four, a->ai_addr, sizeof four);
+        bytes = &four.sin_addr;
+    } else if (a->ai_family == AF_INET6 && a->ai_addrlen >= sizeof six) {
+        memcpy(&six, a->ai_addr, sizeof six);
+        if (six.sin6_scope_id == 0) bytes = &six.sin6_addr; /* a link's own address cannot be handed over */
     }
     if (!bytes || !inet_ntop(a->ai_family, bytes, numeric, sizeof numeric)) return;
     if (answer->n_bytes + strlen(numeric) + 4 > BT_RESOLVE_ADDRESSES_BYTES) return;

@@ -22,7 +22,7 @@
 typedef struct connection {
     raw_server *server;
     int fd;
-    char *request; /* NUL-terminated */
+    char *request;            /* NUL-terminated */
     size_t n_request, n_held; /* of this request, and with what follows it */
 } connection;
 
@@ -134,7 +134,8 @@ static bool huge(connection *c, const char *path) {
         return good && say(c, "\r\nContent-Length: 0\r\n\r\n");
     }
     for (int i = 0; i < 1000; i++)
-        if (!sayf(c, "X-%03d: %s\r\n", i, "sixty-two bytes of a value that nobody wants to read at all, ok")) return false;
+        if (!sayf(c, "X-%03d: %s\r\n", i, "sixty-two bytes of a value that nobody wants to read at all, ok"))
+            return false;
     return say(c, "Content-Length: 0\r\n\r\n");
 }
 
@@ -170,12 +171,14 @@ static bool silent(connection *c) {
 /* Answers that are one text; those that end the connection begin with a '-'. */
 static const char *const texts[][2] = {
     {"/whole", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"},
-    {"/chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-After\r\n\r\n5\r\nhello\r\n1\r\n \r\n5\r\n"
-                 "world\r\n0\r\nX-After: all\r\n\r\n"},
+    {"/chunked",
+     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-After\r\n\r\n5\r\nhello\r\n1\r\n \r\n5\r\n"
+     "world\r\n0\r\nX-After: all\r\n\r\n"},
     {"/eof", "-HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"},
     {"/head", "HTTP/1.1 200 OK\r\nContent-Length: 4321\r\n\r\n"},
-    {"/hop", "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Mine\r\nKeep-Alive: timeout=5\r\nX-Mine: no\r\nX-Yours: yes\r\n"
-             "Upgrade: h2c\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"},
+    {"/hop",
+     "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Mine\r\nKeep-Alive: timeout=5\r\nX-Mine: no\r\nX-Yours: yes\r\n"
+     "Upgrade: h2c\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"},
     {"/names", "HTTP/1.1 200 OK\r\nx-mine: no\r\nX-Yours:\r\nConnection: X-Mine\r\nContent-Length: 0\r\n\r\n"},
     {"/interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\n"
                  "X-Real: yes\r\nContent-Length: 2\r\n\r\nok"},
@@ -210,7 +213,8 @@ static bool answer(connection *c) {
     if (strcmp(path, "/big") == 0) return big(c, number);
     if (strncmp(path, "/huge", 5) == 0) return huge(c, path);
     if (strcmp(path, "/status") == 0)
-        return sayf(c, "HTTP/1.1 %lu Word\r\n%s\r\n", number, number == 204 || number == 304 ? "" : "Content-Length: 0\r\n");
+        return sayf(c, "HTTP/1.1 %lu Word\r\n%s\r\n", number,
+                    number == 204 || number == 304 ? "" : "Content-Length: 0\r\n");
     return say(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
 }
 
