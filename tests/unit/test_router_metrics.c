@@ -167,7 +167,8 @@ static void every_value(void **state) {
                             .flow_bytes = 24,
                             .bodies_bytes = 25,
                             .rss_bytes = 26,
-                            .uptime_s = 27};
+                            .uptime_s = 27,
+                            .n_events_dropped = 28};
     expo *e = text_of(&view);
     check(e, "burthen_requests_total{model=\"a\",outcome=\"ok\"}", 1);
     check(e, "burthen_requests_total{model=\"a\",outcome=\"error\"}", 2);
@@ -213,6 +214,7 @@ static void every_value(void **state) {
     check(e, "burthen_body_bytes", 25);
     check(e, "burthen_resident_bytes", 26);
     check(e, "burthen_uptime_seconds", 27);
+    check(e, "burthen_events_dropped_total", 28);
     expo_close(e);
 }
 
