@@ -102,7 +102,7 @@ static bool name_matches(const char *name, const char *pattern) {
     if (star) n--;
     size_t most = sizeof((bt_activity_row *)NULL)->model - 1;
     size_t n_cut = n >= most ? bt_utf8_fit(pattern, most) : n;
-    return strncmp(name, pattern, n_cut) == 0 && (name[n_cut] == '\0' || (star && n_cut == n));
+    return strncmp(name, pattern, n_cut) == 0 && (name[n_cut] == '\0' || star);
 }
 
 static bool matches(const bt_activity_row *row, const bt_activity_filter *filter) {

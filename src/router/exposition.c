@@ -156,18 +156,13 @@ static void read_sample(bt_piece rest, bt_exposition_line *ret) {
         n_blanks = 1; /* none is needed after a brace */
         (void)take_blanks(&rest);
     }
-    bt_piece from = rest;
-    bt_piece value = take_word(&rest);
-    if (n_blanks == 0 || !is_number(value)) return;
-    uint32_t n = value.n_bytes;
-    if (take_blanks(&rest) > 0 && rest.n_bytes > 0) {
-        bt_piece time = take_word(&rest);
-        if (!is_time(time)) return;
-        n = (uint32_t)(time.at - from.at) + time.n_bytes;
-        (void)take_blanks(&rest);
-    }
+    ret->value = take_word(&rest);
+    if (n_blanks == 0 || !is_number(ret->value)) return;
+    (void)take_blanks(&rest);
+    ret->time = take_word(&rest);
+    if (ret->time.n_bytes > 0 && !is_time(ret->time)) return;
+    (void)take_blanks(&rest);
     if (rest.n_bytes > 0) return;
-    ret->rest = (bt_piece){from.at, n};
     ret->kind = BT_EXPOSITION_SAMPLE;
 }
 
@@ -202,7 +197,7 @@ static void read_comment(bt_piece rest, bt_exposition_line *ret) {
     if (ret->name.n_bytes == 0) return;
     bool apart = take_blanks(&rest) > 0;
     if (help) {
-        ret->rest = rest;
+        ret->value = rest;
         if ((apart || rest.n_bytes == 0) && is_help(rest)) ret->kind = BT_EXPOSITION_HELP;
         return;
     }

@@ -22,15 +22,15 @@ typedef struct bt_piece {
 
 typedef enum bt_exposition_kind {
     BT_EXPOSITION_NOTHING, /* a blank line, a comment */
-    BT_EXPOSITION_HELP,    /* name; rest: the text as it was escaped */
+    BT_EXPOSITION_HELP,    /* name; value: the text as it was escaped */
     BT_EXPOSITION_TYPE,    /* name, type */
-    BT_EXPOSITION_SAMPLE,  /* name; labels: between the braces; rest: value and time stamp */
+    BT_EXPOSITION_SAMPLE,  /* name; labels: between the braces; value; time: empty, or its time stamp */
     BT_EXPOSITION_WRONG,
 } bt_exposition_kind;
 
 typedef struct bt_exposition_line {
     bt_exposition_kind kind;
-    bt_piece name, labels, rest;
+    bt_piece name, labels, value, time;
     bt_metric_type type;
 } bt_exposition_line;
 

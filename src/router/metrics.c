@@ -39,6 +39,7 @@ enum {
     HTTP_OPEN,
     FLOW_BYTES,
     BODY_BYTES,
+    EVENTS_DROPPED,
     RESIDENT_BYTES,
     UPTIME_SECONDS,
     LEFT_OUT,
@@ -79,6 +80,8 @@ static const bt_metrics_family families[N_FAMILIES] = {
     [HTTP_OPEN] = {"burthen_http_requests_open", "gauge", "", "requests", "Requests that have not ended yet"},
     [FLOW_BYTES] = {"burthen_flow_bytes", "gauge", "", "bytes", "Memory of answers on their way through the router"},
     [BODY_BYTES] = {"burthen_body_bytes", "gauge", "", "bytes", "Memory of the bodies of requests"},
+    [EVENTS_DROPPED] = {"burthen_events_dropped_total", "counter", "", "events",
+                        "Events that were not kept: too long, not of the form, or no memory"},
     [RESIDENT_BYTES] = {"burthen_resident_bytes", "gauge", "", "bytes", "Resident memory of the router itself"},
     [UPTIME_SECONDS] = {"burthen_uptime_seconds", "gauge", "", "s", "Time since the router started"},
     [LEFT_OUT] = {"burthen_metrics_left_out", "gauge", "model", "lines",
@@ -260,6 +263,7 @@ void bt_metrics_text(const bt_metrics_view *view, bt_text *out) {
     put_alone(out, HTTP_OPEN, view->n_open);
     put_alone(out, FLOW_BYTES, view->flow_bytes);
     put_alone(out, BODY_BYTES, view->bodies_bytes);
+    put_alone(out, EVENTS_DROPPED, view->n_events_dropped);
     put_alone(out, RESIDENT_BYTES, view->rss_bytes);
     put_alone(out, UPTIME_SECONDS, view->uptime_s);
     put_servers(out, view);

@@ -39,6 +39,7 @@ typedef struct bt_metrics_view {
     const bt_metrics_pool *pools;
     uint32_t n_pools;
     uint64_t n_requests, n_refused, n_connections, n_open, flow_bytes, bodies_bytes, rss_bytes, uptime_s;
+    uint64_t n_events_dropped; /* bt_events_dropped */
 } bt_metrics_view;
 
 /* What there is of our own, as docs/metrics.md has it. */

@@ -10,7 +10,7 @@
  * cannot be told apart by a reader, so such a family is left out, whichever came first. So is what calls itself
  * burthen_: those names are ours. A label "model" of the server's own becomes "exported_model", as Prometheus does it.
  *
- * Bounds: those of scrape.h. The index is two arrays that grow by doubling, 32 bytes a sample and 72 a family at most;
+ * Bounds: those of scrape.h. The index is two arrays that grow by doubling, 48 bytes a sample and 80 a family at most;
  * memory that is refused leaves out the sample that asked. Whatever is left out is counted for its server. Left out:
  * whether a histogram's buckets add up; who reads it sees what the server said. */
 #include "router/scrape.h"
@@ -28,7 +28,7 @@
 
 typedef struct sample {
     const char *line; /* its name, where the rest follows */
-    uint32_t n_name, n_labels, labels_at, n_rest, rest_at;
+    uint32_t n_name, n_labels, labels_at, n_value, value_at, n_time, time_at;
     uint32_t server, next;
 } sample;
 
@@ -190,8 +190,10 @@ static bool add_sample(bt_scrape *scrape, uint32_t by, const bt_exposition_line 
                                       .n_name = line->name.n_bytes,
                                       .n_labels = line->labels.n_bytes,
                                       .labels_at = line->labels.at ? (uint32_t)(line->labels.at - at) : 0,
-                                      .n_rest = line->rest.n_bytes,
-                                      .rest_at = (uint32_t)(line->rest.at - at),
+                                      .n_value = line->value.n_bytes,
+                                      .value_at = (uint32_t)(line->value.at - at),
+                                      .n_time = line->time.n_bytes,
+                                      .time_at = (uint32_t)(line->time.at - at),
                                       .server = by,
                                       .next = NONE};
     if (f->last != NONE) scrape->samples[f->last].next = index;
@@ -199,8 +201,9 @@ static bool add_sample(bt_scrape *scrape, uint32_t by, const bt_exposition_line 
     f->last = index;
     f->n_samples++;
     s->n_samples++;
-    /* {model="..."}, a comma, the longer name of a label, a blank and the line feed */
-    f->n_bytes += line->name.n_bytes + line->labels.n_bytes + line->rest.n_bytes + s->n_escaped + 32;
+    /* {model="..."}, a comma, the longer name of a label, blanks and the line feed */
+    f->n_bytes +=
+        line->name.n_bytes + line->labels.n_bytes + line->value.n_bytes + line->time.n_bytes + s->n_escaped + 32;
     return true;
 }
 
@@ -217,7 +220,7 @@ static bool add_line(bt_scrape *scrape, uint32_t by, const bt_exposition_line *l
     if (!f) return false;
     if (line->kind == BT_EXPOSITION_TYPE) return settle_type(f, by, line->type);
     if (f->helped_by == by) return false;
-    if (f->helped_by == NONE) f->help = line->rest; /* the first server's stays */
+    if (f->helped_by == NONE) f->help = line->value; /* the first server's stays */
     f->helped_by = by;
     return true;
 }
@@ -278,7 +281,9 @@ static void write_sample(bt_text *out, const sample *s, const char *model) {
         bt_text_add(out, "\"");
     }
     bt_text_add(out, "} ");
-    bt_text_add_n(out, s->line + s->rest_at, s->n_rest);
+    bt_text_add_n(out, s->line + s->value_at, s->n_value);
+    if (s->n_time > 0) bt_text_add(out, " ");
+    bt_text_add_n(out, s->line + s->time_at, s->n_time);
     bt_text_add(out, "\n");
 }
 

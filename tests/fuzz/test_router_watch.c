@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_router_watch.c: answers of servers and their metrics, mutated: the corpus of tests/data/fuzz/usage and
- * .../metrics, and what llama-server really said.
+ * test_router_watch.c: answers of servers and their metrics, mutated: the corpus of tests/data/fuzz/router_usage and
+ * .../router_metrics, and what llama-server really said.
  *
  * Usage: however a text is cut into pieces the same comes out, counts are counts, rates are numbers. Metrics: whatever
  * two servers say, the whole text holds to the format (exposition_check.h). The seed is printed; BT_SEED=N runs it
@@ -162,7 +162,7 @@ static void usage(void **state) {
     static char text[N_TEXT_MAX];
     corpus c = {0};
     add_folder(&c, "usage");
-    add_folder(&c, "fuzz/usage");
+    add_folder(&c, "fuzz/router_usage");
     uint64_t live = bt_heap_live_blocks();
     random_state = seed;
     for (size_t i = 0; i < c.n; i++)
@@ -196,7 +196,7 @@ static void metrics(void **state) {
     static char b[N_TEXT_MAX];
     corpus c = {0};
     add_folder(&c, "metrics");
-    add_folder(&c, "fuzz/metrics");
+    add_folder(&c, "fuzz/router_metrics");
     uint64_t live = bt_heap_live_blocks();
     random_state = seed;
     for (size_t i = 0; i < c.n; i++)

@@ -27,10 +27,10 @@ typedef struct expo {
     size_t n_families;
     char wrong[512]; /* the first thing that is; empty: none */
     /* the family that is read */
-    char name[256], type[16];
+    const char *name, *type;
     bool typed;
     /* of its histogram: the series without le, and what was seen of it */
-    char group[4096];
+    char group[1u << 15];
     double last_bucket, last_le;
     bool has_inf, has_sum, has_count;
 } expo;
@@ -54,31 +54,32 @@ static inline void expo_end_group(expo *e) {
     e->group[0] = '\0';
     e->has_inf = e->has_sum = e->has_count = false;
     e->last_bucket = 0;
-    e->last_le = -INFINITY;
+    e->last_le = -HUGE_VAL;
 }
 
-static inline void expo_begin_family(expo *e, const char *name, const char *line) {
+static inline void expo_begin_family(expo *e, const char *name, size_t n, const char *line) {
     expo_end_group(e);
     for (size_t i = 0; i < e->n_families; i++) {
-        if (strcmp(e->families[i], name) == 0) expo_wrong(e, "a family twice", line);
+        if (strlen(e->families[i]) == n && strncmp(e->families[i], name, n) == 0) expo_wrong(e, "a family twice", line);
     }
-    if (e->n_families < EXPO_FAMILIES_MAX) e->families[e->n_families++] = strdup(name);
-    (void)snprintf(e->name, sizeof e->name, "%s", name);
+    if (e->n_families == EXPO_FAMILIES_MAX) abort();
+    e->name = e->families[e->n_families++] = strndup(name, n);
     e->typed = false;
-    e->type[0] = '\0';
 }
 
 static inline void expo_comment(expo *e, const char *line) {
-    char word[8] = "";
-    char name[256] = "";
-    char type[16] = "";
-    if (sscanf(line, "# %7s", word) != 1 || (strcmp(word, "HELP") != 0 && strcmp(word, "TYPE") != 0)) return;
-    if (line[6] != ' ' || sscanf(line + 7, "%255s %15s", name, type) < 1 || name[expo_name(name, true)] != '\0')
+    bool help = strncmp(line, "# HELP ", 7) == 0;
+    if (!help && strncmp(line, "# TYPE ", 7) != 0) return;
+    size_t n = expo_name(line + 7, true);
+    const char *rest = line + 7 + n;
+    if (n == 0 || *rest != ' ') {
         expo_wrong(e, "no family's name", line);
-    if (strcmp(name, e->name) != 0) expo_begin_family(e, name, line);
-    if (strcmp(word, "HELP") == 0) {
+        return;
+    }
+    if (!e->name || strlen(e->name) != n || strncmp(e->name, line + 7, n) != 0) expo_begin_family(e, line + 7, n, line);
+    if (help) {
         if (e->typed) expo_wrong(e, "HELP after TYPE", line);
-        for (const char *c = strchr(line, '\\'); c; c = strchr(c + 2, '\\')) {
+        for (const char *c = strchr(rest, '\\'); c; c = strchr(c + 2, '\\')) {
             if (c[1] != '\\' && c[1] != 'n') {
                 expo_wrong(e, "an escape in HELP", line);
                 return;
@@ -87,24 +88,26 @@ static inline void expo_comment(expo *e, const char *line) {
         return;
     }
     static const char *const types[] = {"counter", "gauge", "histogram", "summary", "untyped"};
-    bool known = false;
-    for (size_t i = 0; i < 5; i++)
-        known = known || strcmp(type, types[i]) == 0;
-    if (!known || e->typed || strlen(line) != 7 + strlen(name) + 1 + strlen(type)) expo_wrong(e, "TYPE", line);
+    e->type = NULL;
+    for (size_t i = 0; i < 5; i++) {
+        if (strcmp(rest + 1, types[i]) == 0) e->type = types[i];
+    }
+    if (!e->type || e->typed) expo_wrong(e, "TYPE", line);
     e->typed = true;
-    (void)snprintf(e->type, sizeof e->type, "%s", type);
 }
 
 /* Labels from after "{" to after "}"; those but le go to group. NULL: not of the format. */
 static inline const char *expo_labels(const char *s, char *group, size_t n_group, char *le, bool *quantile) {
-    char names[64][64];
+    const char *names[64];
+    size_t n_name[64];
     size_t n_names = 0;
     while (*s != '}') {
         size_t n = expo_name(s, false);
-        if (n == 0 || n > 63 || n_names == 64 || s[n] != '=' || s[n + 1] != '"') return NULL;
-        (void)snprintf(names[n_names], 64, "%.*s", (int)n, s);
+        if (n == 0 || n_names == 64 || s[n] != '=' || s[n + 1] != '"') return NULL;
+        names[n_names] = s;
+        n_name[n_names] = n;
         for (size_t i = 0; i < n_names; i++) {
-            if (strcmp(names[i], names[n_names]) == 0) return NULL; /* twice */
+            if (n_name[i] == n && strncmp(names[i], s, n) == 0) return NULL; /* twice */
         }
         const char *start = s;
         const char *value = s + n + 2;
@@ -112,13 +115,13 @@ static inline const char *expo_labels(const char *s, char *group, size_t n_group
             if (*s == '\0') return NULL;
             if (*s == '\\' && (*++s == '\0' || !strchr("\\\"n", *s))) return NULL;
         }
-        if (strcmp(names[n_names], "le") == 0) {
+        if (n == 2 && strncmp(start, "le", 2) == 0) {
             (void)snprintf(le, 64, "%.*s", (int)(s - value), value);
         } else {
             size_t used = strlen(group);
             (void)snprintf(group + used, n_group - used, "%.*s,", (int)(s + 1 - start), start);
         }
-        *quantile = *quantile || strcmp(names[n_names], "quantile") == 0;
+        *quantile = *quantile || (n == 8 && strncmp(start, "quantile", 8) == 0);
         n_names++;
         s++;
         if (*s == ',')
@@ -164,15 +167,15 @@ static inline void expo_histogram(expo *e, const char *part, const char *group, 
 
 static inline void expo_sample_line(expo *e, const char *line, bool histograms) {
     size_t n = expo_name(line, true);
-    size_t n_family = strlen(e->name);
+    size_t n_family = e->name ? strlen(e->name) : 0;
     const char *part = line + n_family;
-    if (n < n_family || n == 0 || strncmp(line, e->name, n_family) != 0 || !e->typed) {
+    if (n < n_family || n == 0 || !e->typed || !e->type || strncmp(line, e->name, n_family) != 0) {
         expo_wrong(e, "a sample of no family", line);
         return;
     }
     char end[16] = "";
     (void)snprintf(end, sizeof end, "%.*s", (int)(n - n_family), part);
-    static char group[4096];
+    static char group[1u << 15];
     (void)snprintf(group, sizeof group, "{");
     char le[64] = "";
     bool quantile = false;
@@ -182,13 +185,13 @@ static inline void expo_sample_line(expo *e, const char *line, bool histograms) 
         expo_wrong(e, "labels", line);
         return;
     }
-    char value_text[64] = "";
-    char time[32] = "";
-    char more[2] = "";
-    int got = sscanf(rest, " %63s %31s %1s", value_text, time, more);
+    size_t n_value = strcspn(rest + 1, " ");
+    char *value_text = strndup(rest + 1, n_value);
+    const char *time = rest + 1 + n_value;
     double value = 0;
-    if (got < 1 || got > 2 || !expo_number(value_text, &value) || strspn(time, "-0123456789") != strlen(time))
-        expo_wrong(e, "a value", line);
+    bool timed = *time == '\0' || (time[1] != '\0' && strspn(time + 1, "-0123456789") == strlen(time + 1));
+    if (!value_text || !timed || !expo_number(value_text, &value)) expo_wrong(e, "a value", line);
+    free(value_text);
     if (strcmp(e->type, "histogram") == 0) {
         if (histograms) expo_histogram(e, end, group, le, value, line);
     } else if (strcmp(e->type, "summary") == 0) {

@@ -108,7 +108,7 @@ static void histograms(void **state) {
     static const double seconds[] = {0, -1, 0.005, 0.0051, 0.015, 0.5, 0.50001, 300, 300.5, 1e9};
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         bt_metrics_observe(&h, seconds[i]);
-    bt_metrics_observe(&h, NAN);
+    bt_metrics_observe(&h, (double)NAN);
     assert_int_equal(h.n, 10);
     bt_metrics_model m = {.id = "m", .state = "ready", .wait = h};
     expo *e = text_of(&(bt_metrics_view){.models = &m, .n_models = 1});
@@ -167,7 +167,8 @@ static void every_value(void **state) {
                             .flow_bytes = 24,
                             .bodies_bytes = 25,
                             .rss_bytes = 26,
-                            .uptime_s = 27};
+                            .uptime_s = 27,
+                            .n_events_dropped = 28};
     expo *e = text_of(&view);
     check(e, "burthen_requests_total{model=\"a\",outcome=\"ok\"}", 1);
     check(e, "burthen_requests_total{model=\"a\",outcome=\"error\"}", 2);
@@ -213,6 +214,7 @@ static void every_value(void **state) {
     check(e, "burthen_body_bytes", 25);
     check(e, "burthen_resident_bytes", 26);
     check(e, "burthen_uptime_seconds", 27);
+    check(e, "burthen_events_dropped_total", 28);
     expo_close(e);
 }
 
@@ -284,9 +286,9 @@ static void what_servers_export(void **state) {
           1);
     check(e, "engine:time_to_first_token_seconds_bucket{model=\"m1\",le=\"0.1\",model_name=\"opt\"}", 2);
     check(e, "engine:time_to_first_token_seconds_count{model=\"m1\",model_name=\"opt\"}", 4);
-    check(e, "rpc_duration_seconds{model=\"m1\",quantile=\"0.99\"}", NAN);
+    check(e, "rpc_duration_seconds{model=\"m1\",quantile=\"0.99\"}", (double)NAN);
     check(e, "rpc_duration_seconds_sum{model=\"m1\"}", 1.7e7);
-    check(e, "some_untyped_thing{model=\"m1\"}", -INFINITY);
+    check(e, "some_untyped_thing{model=\"m1\"}", -HUGE_VAL);
     check(e, "spaced{model=\"m1\",a=\"1\",b=\"2\"}", 7.5);
     for (size_t i = 0; i < 3; i++) {
         char series[64];
@@ -386,7 +388,7 @@ static void lines_that_are_left_out(void **state) {
     check(e, "a{model=\"m0\"}", 1);
     check(e, "a{model=\"m0\",b=\"\"}", 500);
     check(e, "a{model=\"m0\",b=\"}\"}", 5);
-    check(e, "a{model=\"m0\",c=\"\xc3\xa4\"}", INFINITY);
+    check(e, "a{model=\"m0\",c=\"\xc3\xa4\"}", HUGE_VAL);
     check(e, "burthen_metrics_left_out{model=\"m0\"}", 2); /* HELP and TYPE of nothing */
     expo_close(e);
 }
