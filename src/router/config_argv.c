@@ -3,10 +3,12 @@
  *
  * For a model: of the configuration llama-server is told its file, where to listen (loopback, whatever the router
  * listens on: what it serves, the router has looked at), its name, and to leave out its web page; then come the user's
- * words, which may say more. Where the host has a budget, its prompt cache is off unless they speak of it: llama.cpp
- * lets it grow to 8 GiB on top of everything (llama-server --help, --cache-ram), which nobody had planned. */
+ * words, which may say more. It is asked for its metrics, which the router's page shows. Where the host has a budget,
+ * its prompt cache is off unless they speak of it (llama.cpp lets it grow to 8 GiB on top of everything), and of states
+ * that cannot be rolled back (sliding windows, recurrent models) it keeps CHECKPOINTS a slot instead of 32. */
 #include "base/arena.h"
 #include "base/error.h"
+#include "guard/argv.h"
 #include "router/config.h"
 
 #include <inttypes.h>
@@ -14,6 +16,9 @@
 #include <string.h>
 
 #define PORT_MARK "${PORT}"
+/* One at the start of the last message of the user's, two near the end of a prompt (tools/server/server-context.cpp of
+ * llama.cpp: do_checkpoint, checkpoint_offsets): the next turn of a conversation finds one of them. */
+#define CHECKPOINTS "3"
 
 static bt_status no_memory(bt_error *err) {
     return bt_fail(err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for a command");
@@ -49,20 +54,32 @@ static uint32_t n_words(char *const *words) {
     return n;
 }
 
-/* "--cache-ram", "--cache-ram=..", "--cache_ram", "-cram": llama.cpp takes _ for - in long names. */
-static bool says_cache_ram(const bt_config_model *model) {
-    for (uint32_t i = 0; model->args && model->args[i]; i++) {
-        const char *word = model->args[i];
-        if (strcmp(word, "-cram") == 0) return true;
-        if (strncmp(word, "--cache", 7) == 0 && (word[7] == '-' || word[7] == '_') &&
-            strncmp(word + 8, "ram", 3) == 0 && (word[11] == '\0' || word[11] == '=')) {
-            return true;
-        }
-    }
-    for (uint32_t i = 0; model->env && model->env[i]; i++) {
-        if (strncmp(model->env[i], "LLAMA_ARG_CACHE_RAM=", 20) == 0) return true;
-    }
+/* Whether the model's own words or variables set an option, under any of its names. */
+static bool says(const bt_config_model *model, const bt_argv *args, bt_flag_id flag, const char *variable) {
+    if (bt_argv_last(args, flag)) return true;
+    size_t n = strlen(variable);
+    for (uint32_t i = 0; model->env && model->env[i]; i++)
+        if (strncmp(model->env[i], variable, n) == 0 && model->env[i][n] == '=') return true;
     return false;
+}
+
+/* What the router wants and the model's words are silent of. */
+static bt_status add_defaults(const bt_config *config, const bt_config_model *model, bt_arena *arena,
+                              const char **words, uint32_t *n, bt_error *err) {
+    static char *const none[] = {NULL};
+    const bt_argv *args = NULL;
+    BT_TRY(bt_argv_parse(arena, model->args ? model->args : none, 0, BT_PROGRAM_SERVER, &args, err));
+    if (!says(model, args, BT_FLAG_METRICS, "LLAMA_ARG_ENDPOINT_METRICS")) words[(*n)++] = "--metrics";
+    if (!config->ram_budget_given && model->ram != BT_CONFIG_RAM_SIZE) return BT_OK;
+    if (!says(model, args, BT_FLAG_CACHE_RAM, "LLAMA_ARG_CACHE_RAM")) {
+        words[(*n)++] = "--cache-ram";
+        words[(*n)++] = "0";
+    }
+    if (!says(model, args, BT_FLAG_CHECKPOINTS, "LLAMA_ARG_CTX_CHECKPOINTS")) {
+        words[(*n)++] = "--ctx-checkpoints";
+        words[(*n)++] = model->ram == BT_CONFIG_RAM_SIZE ? "0" : CHECKPOINTS;
+    }
+    return BT_OK;
 }
 
 static bt_status server_argv(const bt_config *config, const bt_config_model *model, uint32_t port, bt_arena *arena,
@@ -78,11 +95,7 @@ static bt_status server_argv(const bt_config *config, const bt_config_model *mod
                              model->id,
                              "--no-webui"};
     uint32_t n = 10;
-    bool budget = config->ram_budget_given || model->ram == BT_CONFIG_RAM_SIZE;
-    if (budget && !says_cache_ram(model)) {
-        words[n++] = "--cache-ram";
-        words[n++] = "0";
-    }
+    BT_TRY(add_defaults(config, model, arena, words, &n, err));
     uint32_t n_args = n_words(model->args);
     char **argv = bt_arena_array(arena, (uint64_t)n + n_args + 1, sizeof *argv);
     if (!argv) return no_memory(err);

@@ -40,6 +40,7 @@ static void commands(void **state) {
                                  "  own2: {model: /b, args: --cache_ram=100}\n"
                                  "  own3: {model: /b, args: -cram 1}\n"
                                  "  own4: {model: /b, env: [LLAMA_ARG_CACHE_RAM=3]}\n"
+                                 "  ckpt: {model: /b, args: --swa_checkpoints 9 --metrics}\n"
                                  "  near: {model: /b, args: --cache-reuse 1}\n"
                                  "  size: {model: /b, ram_budget: 1G}\n"
                                  "  cmd: {cmd: 'x -p ${PORT} a${PORT}${PORT}'}\n"
@@ -48,24 +49,30 @@ static void commands(void **state) {
     bt_config *c = kit_parse(models);
     assert_string_equal(
         argv_of(c, "a", 5800),
-        "llama-server|-m|/m/a.gguf|--host|127.0.0.1|--port|5800|--alias|a|--no-webui|-c|4096|--slots|5800");
+        "llama-server|-m|/m/a.gguf|--host|127.0.0.1|--port|5800|--alias|a|--no-webui|--metrics|-c|4096|--slots|5800");
     assert_string_equal(argv_of(c, "cmd", 65535), "x|-p|65535|a6553565535");
-    assert_string_equal(argv_of(c, "size", 1),
-                        "llama-server|-m|/b|--host|127.0.0.1|--port|1|--alias|size|--no-webui|--cache-ram|0");
-    assert_string_equal(argv_of(c, "near", 1),
-                        "llama-server|-m|/b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--cache-reuse|1");
+    assert_string_equal(
+        argv_of(c, "size", 1),
+        "llama-server|-m|/"
+        "b|--host|127.0.0.1|--port|1|--alias|size|--no-webui|--metrics|--cache-ram|0|--ctx-checkpoints|0");
+    assert_string_equal(
+        argv_of(c, "near", 1),
+        "llama-server|-m|/b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--metrics|--cache-reuse|1");
     assert_string_equal(url_of(c, "a", 5801), "http://127.0.0.1:5801");
     assert_string_equal(url_of(c, "url", 5801), "http://127.0.0.1:81/v1");
-    assert_string_equal(argv_of(c, "p", 7), "llama-server|-m|/m/p.gguf|--host|127.0.0.1|--port|7|--alias|p|--no-webui");
+    assert_string_equal(argv_of(c, "p", 7),
+                        "llama-server|-m|/m/p.gguf|--host|127.0.0.1|--port|7|--alias|p|--no-webui|--metrics");
     bt_config_close(c);
     (void)snprintf(text, sizeof text, "ram_budget: 4G\nllama_server: /opt/ls\n%s", models);
     c = kit_parse(text);
-    assert_string_equal(
-        argv_of(c, "near", 1),
-        "/opt/ls|-m|/b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--cache-ram|0|--cache-reuse|1");
+    assert_string_equal(argv_of(c, "near", 1), "/opt/ls|-m|/"
+                                               "b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--metrics|--cache-"
+                                               "ram|0|--ctx-checkpoints|3|--cache-reuse|1");
     static const char *const own[] = {"own", "own2", "own3", "own4"};
     for (size_t i = 0; i < 4; i++)
         assert_null(strstr(argv_of(c, own[i], 1), "--cache-ram|0"));
+    assert_string_equal(argv_of(c, "ckpt", 1), "/opt/ls|-m|/b|--host|127.0.0.1|--port|1|--alias|ckpt|--no-webui|"
+                                               "--cache-ram|0|--swa_checkpoints|9|--metrics");
     bt_config_close(c);
 }
 
