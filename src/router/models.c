@@ -62,7 +62,8 @@ static void on_model_timer(void *user);
 static void on_child_line(void *user, const char *line, size_t n) {
     const bt_model *model = user;
     const bt_models_ask *ask = &model->all->ask;
-    if (ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);
+    bool wanted = model->all->source && model->all->source->config->log_children;
+    if (wanted && ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);
 }
 
 static bt_model *new_model(bt_models *models, const bt_config_model *config, bt_held_config *source, bt_error *err) {

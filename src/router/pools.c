@@ -73,7 +73,7 @@ static void read_host(bt_sampler *s) {
     bt_machine *machine = bt_heap_alloc(sizeof *machine); /* 40 KiB */
     bt_error why = {0};
     *host = (bt_pools_one){.name = "host", .state = BT_READING_FAILED, .users_complete = true};
-    s->pools.own_bytes = bt_sat_add_u64(OWN_BYTES, s->config->limits.bodies_bytes);
+    s->pools.own_bytes = bt_sat_add_u64(OWN_BYTES, bt_config_bodies_bytes(s->config));
     if (s->config->ram_budget_given)
         host->limit_bytes = (bt_known){true, bt_sat_sub_u64(s->config->ram_budget_bytes, s->pools.own_bytes)};
     if (!machine || bt_machine_probe(s->root, machine, &why) != BT_OK) {

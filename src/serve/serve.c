@@ -66,6 +66,7 @@ static void apply_options(const serving *s, bt_config *config) {
     if (options->models_dir) config->models_dir = options->models_dir;
     if (options->llama_server) config->llama_server = options->llama_server;
     if (options->insecure) config->insecure = true;
+    if (options->verbose) config->log_children = true;
     if (options->min_gpu_fraction != 0.0) config->min_gpu_fraction = options->min_gpu_fraction;
     if (options->api_key) {
         config->api_keys = &options->api_key;
@@ -163,7 +164,7 @@ static void on_line(void *user, const char *line, size_t n) {
 
 static void on_child_line(void *user, const char *model, const char *line, size_t n) {
     const serving *s = user;
-    if (s->options.verbose) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
+    if (!s->options.quiet) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
 }
 
 static void on_ready(void *user, const char *address) {

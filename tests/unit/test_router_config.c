@@ -20,7 +20,7 @@ static void defaults(void **state) {
         assert_true(c->oom_evict && !c->oom_reserve_off && !c->ram_budget_given && !c->insecure && !c->log_children);
         assert_true(c->min_gpu_fraction > 0.49 && c->min_gpu_fraction < 0.51);
         assert_int_equal(c->limits.request_bytes, 32u << 20);
-        assert_int_equal(c->limits.bodies_bytes, 64u << 20);
+        assert_int_equal(bt_config_bodies_bytes(c), 64u << 20);
         assert_int_equal(c->limits.flow_bytes, 64u << 10);
         assert_int_equal(c->limits.idle_ms, 120000);
         assert_int_equal(c->limits.n_connections, 1024);
