@@ -118,7 +118,9 @@ static bool same_text(const char *a, const char *b) {
 }
 
 static bool same_words(const char *const *a, const char *const *b) {
-    if (!a || !b) return a == b;
+    static const char *const none[] = {NULL};
+    if (!a) a = none;
+    if (!b) b = none;
     for (; *a && *b; a++, b++) {
         if (strcmp(*a, *b) != 0) return false;
     }

@@ -96,6 +96,7 @@ static void same_child(void **state) {
          "priority: "
          "1, metadata: {a: 1}, unlisted: true, use_model_name: u, stop_timeout: 3, health_timeout: 4, preload: true",
          true);
+    same("model: x", "model: x, args: '', env: []", true);
     same("model: x", "model: y", false);
     same("model: x", "cmd: 'x ${PORT}'", false);
     same("model: x", "model: x, args: -c 1", false);
