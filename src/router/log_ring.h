@@ -10,17 +10,21 @@
 
 typedef struct bt_log_ring bt_log_ring;
 
-BT_MUST_CHECK bt_status bt_log_ring_open(bt_log_ring **ret, bt_error *err);
-void bt_log_ring_close(bt_log_ring *ring); /* ends every listener's flow, whole */
-/* Bytes as they come: split into lines here. Control bytes are escaped: a child's words must not drive a terminal. */
+BT_MUST_CHECK bt_status bt_log_ring_open(bt_log_ring **ret, bt_error *err); /* BT_E_NOMEM, code "log_ring" */
+void bt_log_ring_close(bt_log_ring *ring); /* ends every listener's flow, whole. NULL is fine. */
+/* Bytes as they come: split into lines here, at \n, \r or both. Control bytes but tabs, and bytes that are no UTF-8,
+ * are escaped: a child's words must not drive a terminal. Empty lines are left out. */
 void bt_log_ring_add(bt_log_ring *ring, const char *data, size_t n_bytes);
-/* Everything that is held, oldest first, whole lines. */
+void bt_log_ring_end_line(bt_log_ring *ring); /* what has come of the last line is all of it; none: nothing */
+/* Everything that is held, oldest first, whole lines, each with its \n. */
 void bt_log_ring_text(const bt_log_ring *ring, bt_text *out);
-/* The last n lines in one text, the newest last, at most capacity - 1 bytes: last words. */
+/* The last n whole lines in one text, the newest last, \n between them, at most capacity - 1 bytes: last words. Lines
+ * that do not fit are left out, oldest first; the newest one is cut. */
 void bt_log_ring_last(const bt_log_ring *ring, uint32_t n_lines, char *ret, size_t capacity);
 /* The ring becomes the producer of a flow: what is held first (history), then each line. A listener that is too slow
- * loses lines, and is told how many in a line of its own. At most BT_LOG_LISTENERS_MAX: else BT_E_LIMIT. */
+ * loses lines, and is told how many in a line of its own. At most BT_LOG_LISTENERS_MAX: else BT_E_LIMIT, code
+ * "log_listeners", and the producer's end stays the caller's. */
 #define BT_LOG_LISTENERS_MAX 16u
 BT_MUST_CHECK bt_status bt_log_ring_listen(bt_log_ring *ring, bool history, bt_flow *flow, bt_error *err);
-/* Also hand every line to somebody (the router's own output); NULL: nobody. */
+/* Also hand every line to somebody (the router's own output), without its \n; NULL: nobody. */
 void bt_log_ring_on_line(bt_log_ring *ring, void (*on_line)(void *user, const char *line, size_t n), void *user);
