@@ -191,8 +191,24 @@ static void reply_stream(bt_request *request, const char *type, bt_flow *flow) {
     bt_reply_flow(request, 200, headers, 2, (bt_known){0}, flow);
 }
 
+/* The last ones, for who asks once: Accept: application/json. */
+static void reply_events(bt_router *router, bt_request *request) {
+    bt_error why = {0};
+    char *json = NULL;
+    if (bt_events_json(router->events, bt_request_query(request, "type"), &json, &why) == BT_OK)
+        bt_reply_json(request, 200, json);
+    else
+        bt_reply_error(request, 503, "overloaded", NULL, 1, NULL, "%s", why.text);
+    bt_heap_free(json);
+}
+
 void bt_page_events(bt_router *router, bt_request *request) {
     bt_error why = {0};
+    const char *accept = bt_request_header(request, "Accept");
+    if (accept && strncmp(accept, "application/json", 16) == 0) {
+        reply_events(router, request);
+        return;
+    }
     bt_flow *flow = NULL;
     const char *last = bt_request_header(request, "Last-Event-ID");
     uint64_t after = last ? strtoull(last, NULL, 10) : (uint64_t)query_number(request, "after");
