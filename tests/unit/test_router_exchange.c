@@ -4,13 +4,16 @@
 #include "base/os.h"
 #include "router/exchange.h"
 
+#include <ctype.h>
 #include <dirent.h>
+#include <netdb.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -663,7 +666,9 @@ static void test_slow_consumer(void **state) {
     assert_true(bt_heap_live_bytes() - idle_bytes < 2 * FLOW_BYTES + 3 * 16384);
     unsigned long long sent = atomic_load(&r->server.sent_bytes);
     assert_true(sent < all / 2); /* what the system's buffers hold */
-    turn(r, 50);
+    clock_t worked = clock();
+    turn(r, 100);
+    assert_true(clock() - worked < CLOCKS_PER_SEC / 20); /* nobody turns in circles */
     assert_true(atomic_load(&r->server.sent_bytes) - sent < 1u << 20);
     /* A taste at a time, and then all of it. */
     for (int i = 0; i < 50; i++) {
@@ -909,16 +914,29 @@ static void test_names(void **state) {
     clear(&s);
     bt_loop_timer_stop(r->loop, &look);
     assert_true(most <= before);
-    /* Our own name has an address, whoever listens there. */
-    (void)snprintf(url, sizeof url, "http://%s:1/whole", host);
-    seen two[2] = {{0}, {0}};
-    start(r, &two[0], "GET", url);
-    start(r, &two[1], "GET", url);
-    run(r, 2);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(two[i].failure, BT_EXCHANGE_CONNECT);
-        assert_non_null(strstr(two[i].words, "no connection to "));
-        clear(&two[i]);
+    /* Our own name has an address, whoever listens there; in any spelling libcurl takes what we found. */
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(host, NULL, NULL, &found) == 0) {
+        freeaddrinfo(found);
+        for (char *p = host; *p; p++)
+            *p = (char)toupper((unsigned char)*p);
+        for (int i = 0; i < 3; i++) { /* as it is, with the root's dot, again */
+            seen two[2] = {{0}, {0}};
+            (void)snprintf(url, sizeof url,
+                           i == 0   ? "http://%s:1/whole"
+                           : i == 1 ? "http://%s.:1/"
+                                    : "http://%s:1/",
+                           host);
+            start(r, &two[0], "GET", url);
+            start(r, &two[1], "GET", url);
+            run(r, 2);
+            for (int j = 0; j < 2; j++) {
+                assert_int_equal(two[j].failure, BT_EXCHANGE_CONNECT);
+                /* A name server need not know it with a dot: then we are told by ourselves. */
+                if (i != 1) assert_non_null(strstr(two[j].words, "no connection to "));
+                clear(&two[j]);
+            }
+        }
     }
     /* Cancelled while it is looked for. */
     start(r, &s, "GET", "http://elsewhere.invalid/");
