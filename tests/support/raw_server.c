@@ -69,7 +69,8 @@ static bool next_request(connection *c) {
         char *end = strstr(c->request, "\r\n\r\n");
         if (end) {
             const char *length = strcasestr(c->request, "\r\ncontent-length:");
-            size_t n_body = length && length < end ? strtoul(length + 17, NULL, 10) : 0;
+            bool early = strstr(c->request, " /early ") != NULL;
+            size_t n_body = !early && length && length < end ? strtoul(length + 17, NULL, 10) : 0;
             size_t all = (size_t)(end + 4 - c->request) + n_body;
             must(all < REQUEST_MAX, "a request that is too long");
             if (c->n_held >= all) {
@@ -84,8 +85,8 @@ static bool next_request(connection *c) {
 }
 
 static void wait_for_end(connection *c) {
-    char byte;
-    while (recv(c->fd, &byte, 1, 0) > 0) {
+    char dropped[8192];
+    while (recv(c->fd, dropped, sizeof dropped, 0) > 0) {
     }
 }
 
@@ -163,6 +164,14 @@ static bool cut(connection *c) {
     return false;
 }
 
+/* Before the body is there, which is then read and dropped. */
+static bool early(connection *c) {
+    (void)say(c, "HTTP/1.1 413 Too Much\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
+    (void)shutdown(c->fd, SHUT_WR);
+    wait_for_end(c);
+    return false;
+}
+
 static bool silent(connection *c) {
     wait_for_end(c);
     return false;
@@ -197,8 +206,8 @@ static const char *const texts[][2] = {
 
 /* false: the connection ends. */
 static bool answer(connection *c) {
-    static bool (*const calls[])(connection *) = {echo, events, drip, stale, reset, cut, silent};
-    static const char *const names[] = {"/echo", "/events", "/drip", "/stale", "/reset", "/cut", "/silent"};
+    static bool (*const calls[])(connection *) = {echo, events, drip, stale, reset, cut, silent, early};
+    static const char *const names[] = {"/echo", "/events", "/drip", "/stale", "/reset", "/cut", "/silent", "/early"};
     char path[64] = "";
     unsigned long number = 0;
     const char *start = strchr(c->request, ' ');

@@ -438,6 +438,20 @@ static void test_large_body(void **state) {
     clear(&s);
 }
 
+/* A server that answers before it has read everything is heard. */
+static void test_early_answer(void **state) {
+    rig *r = *state;
+    for (int i = 0; i < 10; i++) {
+        seen s = {.body = malloc(8000001)};
+        memset(s.body, 'e', 8000000);
+        s.body[8000000] = '\0';
+        start(r, &s, "POST", "/early");
+        run(r, 1);
+        expect(&s, 413, "too much");
+        clear(&s);
+    }
+}
+
 static void test_what_cannot_be_sent(void **state) {
     rig *r = *state;
     static const bt_header bad[] = {{"X-A", "b\r\nX-C: d"}, {"X A", "b"}, {"X-A", "b\001"}, {"", "b"}};
@@ -969,6 +983,7 @@ int main(void) {
         T(test_what_is_sent),
         T(test_methods),
         T(test_large_body),
+        T(test_early_answer),
         T(test_what_cannot_be_sent),
         T(test_broken_answers),
         T(test_two_lengths),
