@@ -182,7 +182,7 @@ static const char *const texts[][2] = {
     {"/whole", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"},
     {"/chunked",
      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-After\r\n\r\n5\r\nhello\r\n1\r\n \r\n5\r\n"
-     "world\r\n0\r\nX-After: all\r\n\r\n"},
+     "world\r\n0\r\nX-After: al\001l\r\n\r\n"},
     {"/eof", "-HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"},
     {"/head", "HTTP/1.1 200 OK\r\nContent-Length: 4321\r\n\r\n"},
     {"/hop",
