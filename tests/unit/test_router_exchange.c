@@ -636,6 +636,24 @@ static void test_stale_connection(void **state) {
     }
 }
 
+/* The same, found out while the body is on its way. */
+static void test_reset_connection(void **state) {
+    rig *r = *state;
+    for (int i = 0; i < 30; i++) {
+        seen s;
+        get(r, &s, "/whole");
+        clear(&s);
+        s.body = malloc(3000001);
+        memset(s.body, 'r', 3000000);
+        s.body[3000000] = '\0';
+        start(r, &s, "POST", "/once");
+        run(r, 1);
+        expect(&s, 200, "fresh");
+        clear(&s);
+    }
+    assert_true(atomic_load(&r->server.n_connections) >= 60);
+}
+
 static void test_forget(void **state) {
     rig *r = *state;
     seen s, long_one = {.on_data = ACT_STOP};
@@ -994,6 +1012,7 @@ int main(void) {
         T(test_no_answer_in_time),
         T(test_connections_are_kept),
         T(test_stale_connection),
+        T(test_reset_connection),
         T(test_forget),
         T(test_slow_consumer),
         T(test_many_paused),
