@@ -92,7 +92,8 @@ static void take_messages(bt_client *client) {
         bt_exchange *e = NULL;
         CURLcode code = m->data.result; /* m is gone with its handle */
         if (m->msg != CURLMSG_DONE) continue;
-        if (curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &e) == CURLE_OK && e) bt_exchange_finish(e, code);
+        if (curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &e) != CURLE_OK || !e) continue;
+        if (!bt_exchange_ask_again(e, code)) bt_exchange_finish(e, code);
     }
 }
 
