@@ -13,7 +13,7 @@
  *
  * The head's time is counted from the start, the connection's with it. A kept connection that its server has closed is
  * replaced before anything of the answer has come, and the body is sent again from its beginning: by libcurl where it
- * finds that out when it reads, here where it does when it sends. */
+ * finds that out when it reads, here where it does when it sends (7.88 gives up then). */
 #include "router/exchange_internal.h"
 
 #include "base/error.h"
@@ -133,7 +133,8 @@ static void take_back(bt_exchange *e) {
 
 bool bt_exchange_ask_again(bt_exchange *e, CURLcode code) {
     long n_new = 1;
-    if (code != CURLE_SEND_ERROR || is_dead(e) || e->again || e->head.n_seen > 0) return false;
+    bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+    if (!broke || is_dead(e) || e->again || e->headed || e->head.n_seen > 0) return false;
     if (curl_easy_getinfo(e->easy, CURLINFO_NUM_CONNECTS, &n_new) != CURLE_OK || n_new > 0) return false;
     take_back(e);
     e->again = true;

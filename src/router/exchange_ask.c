@@ -198,6 +198,7 @@ static CURLcode set_manners(bt_exchange *e, const char *url) {
     if (!code) code = curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_BUFFERSIZE, BT_CLIENT_BUFFER_BYTES);
+    if (!code) code = curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, BT_CLIENT_BUFFER_BYTES);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
