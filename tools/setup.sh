@@ -27,6 +27,7 @@ esac
 downloads=build/downloads
 models=build/models
 foreign=build/foreign-server
+openai_client=build/openai-client
 llama_source=build/llama.cpp/source
 llama_build=build/llama.cpp/build
 
@@ -108,6 +109,7 @@ announce() {
     fi
     if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
     if [ "$mode" = check ] && wants_foreign_server; then fetch_mib=$((fetch_mib + FOREIGN_MIB)); fi
+    if [ "$mode" = check ] && wants_openai_client; then fetch_mib=$((fetch_mib + OPENAI_MIB)); fi
     if is_built; then
         build_note="llama.cpp is built already"
     elif [ "$mode" = check ]; then
@@ -205,6 +207,27 @@ unpack_foreign_server() {
     mv "$aside" "$foreign"
 }
 
+# --- a client of the router that others have written ------------------------------------------------------------------
+
+wants_openai_client() { [ "$(uname -m)" = x86_64 ] && ! cmp -s tools/openai-client.txt "$openai_client/.burthen-stamp"; }
+
+install_openai_client() {
+    wants_openai_client || return 0
+    say "fetching OpenAI's Python client"
+    aside=$openai_client.part
+    rm -rf "$aside"
+    # Wheels alone, each by its hash: nothing is built, and nothing is run.
+    if ! python3 -m pip install --quiet --no-warn-conflicts --require-hashes --only-binary :all: --no-compile \
+        --target "$aside" -r tools/openai-client.txt >&2; then
+        rm -rf "$aside"
+        say "it is not there for this Python: its test is skipped"
+        return 0
+    fi
+    cp tools/openai-client.txt "$aside/.burthen-stamp"
+    rm -rf "$openai_client"
+    mv "$aside" "$openai_client"
+}
+
 # --- models ---------------------------------------------------------------------------------------------------------
 
 model_smollm2() {
@@ -245,4 +268,5 @@ if [ -n "${LLAMA_CPP_DIR:-}" ]; then link_llama; else unpack_llama; fi
 [ "$mode" = build ] || model_smollm2
 [ "$mode" != check ] || model_gemma
 [ "$mode" != check ] || unpack_foreign_server
+[ "$mode" != check ] || install_openai_client
 build_llama
