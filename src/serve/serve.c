@@ -17,7 +17,6 @@
 #include "report/report.h"
 #include "router/router.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -144,13 +143,21 @@ static void find_programs(serving *s) {
         if (!bt_beside_find(places[i], X_OK, s->llama_server, sizeof s->llama_server)) s->llama_server[0] = '\0';
 }
 
+static void name_twin(const char *option, char *ret, size_t capacity) {
+    int n = snprintf(ret, capacity, "BURTHEN_%s", option);
+    for (int i = 0; i < n && (size_t)i < capacity - 1; i++) {
+        if (ret[i] == '-')
+            ret[i] = '_';
+        else if (ret[i] >= 'a' && ret[i] <= 'z')
+            ret[i] = (char)(ret[i] - 'a' + 'A');
+    }
+}
+
 /* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
 static void clear_twins(void) {
     char name[96];
     for (size_t i = 0; i < bt_cli_option_count; i++) {
-        (void)snprintf(name, sizeof name, "BURTHEN_%s", bt_cli_option_table[i].name);
-        for (char *c = name; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        name_twin(bt_cli_option_table[i].name, name, sizeof name);
         (void)unsetenv(name);
     }
 }
