@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
 #
-# usage: tools/setup.sh build|demo|check|bench
-#   build  packages and llama.cpp          demo  and the demo model          check  and what the tests need
+# usage: tools/setup.sh build|tools|demo|check|bench
+#   build  packages and llama.cpp's libraries        tools  and its programs, llama-server among them
+#   demo   and the demo model                        check  and what the tests need
 #   bench  and what the measurements need
 #
 # Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
@@ -17,9 +18,9 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-build}
 case $mode in
-build | demo | check | bench) ;;
+build | tools | demo | check | bench) ;;
 *)
-    echo "usage: tools/setup.sh build|demo|check|bench" >&2
+    echo "usage: tools/setup.sh build|tools|demo|check|bench" >&2
     exit 2
     ;;
 esac
@@ -104,7 +105,7 @@ announce() {
         [ ! -f "$downloads/$LLAMA_FILE" ]; then
         fetch_mib=$((fetch_mib + LLAMA_MIB))
     fi
-    if [ "$mode" != build ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
+    if [ "$mode" != build ] && [ "$mode" != tools ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
         fetch_mib=$((fetch_mib + SMOLLM2_MIB))
     fi
     if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
@@ -142,7 +143,7 @@ build_identity() {
 }
 
 # The tests compare with llama.cpp's own tools; the program needs the libraries only.
-scope() { if [ "$mode" = check ]; then echo all; else echo libs; fi; }
+scope() { if [ "$mode" = check ] || [ "$mode" = tools ]; then echo all; else echo libs; fi; }
 
 is_built() {
     identity=$(build_identity)
@@ -265,7 +266,7 @@ fi
 [ "$mode" = build ] || announce
 install_packages
 if [ -n "${LLAMA_CPP_DIR:-}" ]; then link_llama; else unpack_llama; fi
-[ "$mode" = build ] || model_smollm2
+case $mode in demo | check) model_smollm2 ;; esac
 [ "$mode" != check ] || model_gemma
 [ "$mode" != check ] || unpack_foreign_server
 [ "$mode" != check ] || install_openai_client

@@ -37,6 +37,21 @@ typedef struct serving {
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
 
+/* A program by its path, or by its name in PATH. */
+static bool is_there(const char *program) {
+    const char *folders = getenv("PATH");
+    char path[PATH_BYTES];
+    if (strchr(program, '/')) return access(program, X_OK) == 0;
+    while (folders && *folders) {
+        size_t n = strcspn(folders, ":");
+        int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folders, program);
+        if (length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0) return true;
+        folders += n;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return false;
+}
+
 /* ---- the configuration ---- */
 
 static bool is_yaml(const char *path) {
@@ -119,6 +134,19 @@ static bt_status load(void *user, bt_config **ret, bt_error *err) {
     return BT_OK;
 }
 
+/* Said before the first request finds out. */
+static void warn_of_program(const serving *s, const bt_config *config) {
+    bool needed = false;
+    for (uint32_t i = 0; i < config->n_models; i++)
+        needed = needed || config->models[i].model;
+    const char *program = config->llama_server ? config->llama_server : "llama-server";
+    if (needed && !is_there(program) && !s->options.quiet)
+        (void)fprintf(stderr,
+                      "burthen: note: %s is not there, and no model file can be served without it: make llama-server "
+                      "builds one, --llama-server names another\n",
+                      program);
+}
+
 static int check_config(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
@@ -187,6 +215,7 @@ static int serve(serving *s) {
     for (uint32_t i = 0; i < s->notes.n; i++)
         (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
                       s->notes.items[i].text);
+    warn_of_program(s, config);
     const bt_router_ask ask = {.config = config,
                                .reload = load,
                                .watch_file = s->file,
