@@ -130,8 +130,9 @@ typedef struct bt_config {
     uint32_t start_port;
     bool log_children; /* their lines go to the router's output too */
     bt_config_limits limits;
+    bt_config_model defaults; /* what a model that says nothing has: ttl, times */
     bt_config_model *models;
-    uint32_t n_models;
+    uint32_t n_models, n_models_room; /* room: before models must move */
     bt_config_group *groups;
     uint32_t n_groups;
     bt_config_peer *peers;
@@ -162,7 +163,8 @@ BT_MUST_CHECK bt_status bt_config_parse(const char *text, size_t n, const char *
 BT_MUST_CHECK bt_status bt_config_load(const char *path, bt_config **ret, bt_config_notes *notes, bt_error *err);
 void bt_config_close(bt_config *config); /* NULL is fine */
 /* Add a model of a file (of the command line, of a folder); its id is the file's name without .gguf and part number,
- * made unique with "-2"... *ret_added false: a model of that very file is there already. */
+ * made unique with "-2"... args: words, NULL at the end, or NULL. *ret_added false: a model of that very file is there
+ * already. Pointers to models do not outlive it. BT_E_ARG, code "model_file": no GGUF file, or not all of its parts. */
 BT_MUST_CHECK bt_status bt_config_add_file(bt_config *config, const char *path, char *const *args, bool *ret_added,
                                            bt_error *err);
 /* The GGUF files of config->models_dir and below (depth 4), without later parts of a set, projectors (mmproj*), and

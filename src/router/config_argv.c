@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * config_argv.c: the words that a model is started with, and the address where it answers.
+ *
+ * For a model: of the configuration llama-server is told its file, where to listen (loopback, whatever the router
+ * listens on: what it serves, the router has looked at), its name, and to leave out its web page; then come the user's
+ * words, which may say more. Where the host has a budget, its prompt cache is off unless they speak of it: llama.cpp
+ * lets it grow to 8 GiB on top of everything (llama-server --help, --cache-ram), which nobody had planned. */
+#include "base/arena.h"
+#include "base/error.h"
+#include "router/config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PORT_MARK "${PORT}"
+
+static bt_status no_memory(bt_error *err) {
+    return bt_fail(err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory for a command");
+}
+
+/* text with the port in place of each mark. NULL: no memory. */
+static char *with_port(const char *text, uint32_t port, bt_arena *arena) {
+    char digits[16];
+    int n_digits = snprintf(digits, sizeof digits, "%" PRIu32, port);
+    if (n_digits < 0) return NULL;
+    char *copy = bt_arena_alloc(arena, strlen(text) + 1 + 2 * strlen(text)); /* 10 digits for each 7 bytes at most */
+    if (!copy) return NULL;
+    char *to = copy;
+    for (const char *p = text; *p;) {
+        const char *mark = strstr(p, PORT_MARK);
+        size_t n = mark ? (size_t)(mark - p) : strlen(p);
+        memcpy(to, p, n);
+        to += n;
+        p += n;
+        if (!mark) break;
+        memcpy(to, digits, (size_t)n_digits);
+        to += n_digits;
+        p += sizeof PORT_MARK - 1;
+    }
+    *to = '\0';
+    return copy;
+}
+
+static uint32_t n_words(char *const *words) {
+    uint32_t n = 0;
+    while (words && words[n])
+        n++;
+    return n;
+}
+
+/* "--cache-ram", "--cache-ram=..", "--cache_ram", "-cram": llama.cpp takes _ for - in long names. */
+static bool says_cache_ram(const bt_config_model *model) {
+    for (uint32_t i = 0; model->args && model->args[i]; i++) {
+        const char *word = model->args[i];
+        if (strcmp(word, "-cram") == 0) return true;
+        if (strncmp(word, "--cache", 7) == 0 && (word[7] == '-' || word[7] == '_') &&
+            strncmp(word + 8, "ram", 3) == 0 && (word[11] == '\0' || word[11] == '=')) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; model->env && model->env[i]; i++) {
+        if (strncmp(model->env[i], "LLAMA_ARG_CACHE_RAM=", 20) == 0) return true;
+    }
+    return false;
+}
+
+static bt_status server_argv(const bt_config *config, const bt_config_model *model, uint32_t port, bt_arena *arena,
+                             char ***ret_argv, bt_error *err) {
+    const char *words[16] = {config->llama_server ? config->llama_server : "llama-server",
+                             "-m",
+                             model->model,
+                             "--host",
+                             "127.0.0.1",
+                             "--port",
+                             PORT_MARK,
+                             "--alias",
+                             model->id,
+                             "--no-webui"};
+    uint32_t n = 10;
+    bool budget = config->ram_budget_given || model->ram == BT_CONFIG_RAM_SIZE;
+    if (budget && !says_cache_ram(model)) {
+        words[n++] = "--cache-ram";
+        words[n++] = "0";
+    }
+    uint32_t n_args = n_words(model->args);
+    char **argv = bt_arena_array(arena, (uint64_t)n + n_args + 1, sizeof *argv);
+    if (!argv) return no_memory(err);
+    for (uint32_t i = 0; i < n + n_args; i++) {
+        /* A file or an id with the mark in it is that name. */
+        bool own = i < n && words[i] != words[6];
+        const char *word = i < n ? words[i] : model->args[i - n];
+        argv[i] = own ? bt_arena_strdup(arena, word) : with_port(word, port, arena);
+        if (!argv[i]) return no_memory(err);
+    }
+    *ret_argv = argv;
+    return BT_OK;
+}
+
+bt_status bt_config_argv(const bt_config *config, const bt_config_model *model, uint32_t port, bt_arena *arena,
+                         char ***ret_argv, bt_error *err) {
+    *ret_argv = NULL;
+    if (model->model) return server_argv(config, model, port, arena, ret_argv, err);
+    uint32_t n = n_words(model->cmd);
+    char **argv = bt_arena_array(arena, (uint64_t)n + 1, sizeof *argv);
+    if (!argv) return no_memory(err);
+    for (uint32_t i = 0; i < n; i++) {
+        argv[i] = with_port(model->cmd[i], port, arena);
+        if (!argv[i]) return no_memory(err);
+    }
+    *ret_argv = argv;
+    return BT_OK;
+}
+
+bt_status bt_config_url(const bt_config_model *model, uint32_t port, bt_arena *arena, char **ret_url, bt_error *err) {
+    *ret_url = with_port(model->proxy, port, arena);
+    if (!*ret_url) return no_memory(err);
+    size_t n = strlen(*ret_url);
+    while (n > 0 && (*ret_url)[n - 1] == '/') /* a path follows, with its own */
+        (*ret_url)[--n] = '\0';
+    return BT_OK;
+}
