@@ -59,10 +59,10 @@ BT_MUST_CHECK bt_status bt_child_start(const bt_child_ask *ask, bt_child **ret, 
 pid_t bt_child_pid(const bt_child *child);
 /* stop_argv or SIGTERM to the group; SIGKILL after grace_ms. Again with less grace: the earlier end counts; 0: now. */
 void bt_child_stop(bt_child *child, uint64_t grace_ms);
-/* After on_end, or to forget a child that lives (it is killed, nobody is told). NULL is fine. */
+/* In or after on_end, or to forget a child that lives (it is killed, nobody is told). NULL is fine. */
 void bt_child_close(bt_child *child);
 
-/* Memory of the process and all its descendants that still carry the mark's process group, now. */
+/* Memory of the process and all its descendants that are still in its process group, now. Unknown: nobody is. */
 typedef struct bt_child_memory {
     bt_known rss_bytes;      /* sum of VmRSS */
     bt_known peak_rss_bytes; /* sum of VmHWM: at least the peak */

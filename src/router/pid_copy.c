@@ -16,15 +16,19 @@
 
 #define N_STANDARD 3 /* descriptors */
 
-bool bt_copy_begin(pid_t router) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != router) return false;
+void bt_copy_signals(void) {
     struct sigaction fresh = {.sa_handler = SIG_DFL};
     for (int i = 1; i <= SIGRTMAX; i++)
         (void)sigaction(i, &fresh, NULL); /* those of the C library and SIGKILL are refused, which is right */
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+bool bt_copy_begin(pid_t router) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != router) return false;
+    bt_copy_signals();
     return true;
 }
 

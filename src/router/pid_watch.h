@@ -29,6 +29,7 @@ void bt_pid_watch_forsake(bt_pid_watch *watch);
 
 /* In a copy of the router: die with it (it may be gone already: false), signals as a fresh program has them. */
 bool bt_copy_begin(pid_t router);
+void bt_copy_signals(void); /* the latter alone */
 /* Nothing as standard input, output for what is said (-1: nothing), every other descriptor closed but keep (-1: none);
  * returns the number that keep has now, or -1. */
 int bt_copy_descriptors(int output, int keep);

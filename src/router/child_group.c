@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * child_group.c: the processes of a group.
+ *
+ * The system lists no members of a group, so all processes are asked which group they are in: one cheap call each (a
+ * tenth of a microsecond), and /proc is read only of those that are. Processes that a server starts stay in its group
+ * unless they leave it; one that makes a session of its own is not counted here, and is found by its mark when the
+ * router goes (reaper.c).
+ *
+ * Sums of resident memory count pages that two processes share twice; a server and its helpers share their programs'
+ * code and little else. */
+#include "router/child_group.h"
+
+#include "base/os.h"
+#include "base/size.h"
+#include "probe/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_BYTES 4096u /* status is some 1.5 KiB, stat some 300 bytes */
+#define KIB        UINT64_C(1024)
+
+/* Bytes, or minus an errno value. */
+static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    int fd = bt_os_open(path, false);
+    if (fd < 0) return fd;
+    int64_t n = bt_os_pread(fd, text, FILE_BYTES - 1, 0);
+    (void)bt_os_close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return n;
+}
+
+/* Calls what with each member until it says false. false: the system does not say who there is. */
+static bool each_member(pid_t group, bool (*what)(void *user, pid_t pid), void *user) {
+    bt_os_folder *folder = bt_os_folder_open("/proc");
+    if (!folder) return false;
+    const char *name = NULL;
+    bool on = true;
+    while (on && (name = bt_os_folder_next(folder)) != NULL) {
+        uint64_t number = 0;
+        if (!bt_span_number(bt_span_of(name), &number) || number > INT32_MAX) continue;
+        pid_t pid = (pid_t)number;
+        if (getpgid(pid) == group) on = what(user, pid);
+    }
+    bt_os_folder_close(folder);
+    return true;
+}
+
+/* Of /proc/PID/stat: "PID (NAME) STATE ...", where the name may hold anything. What cannot be read for another reason
+ * than that it is not there (no descriptors are left) may well live. */
+static bool is_dead(pid_t pid) {
+    char text[FILE_BYTES];
+    int64_t n = read_file(pid, "stat", text);
+    if (n < 0) return bt_proc_is_absent((int)n) || n == -ESRCH;
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
+}
+
+static bool find_living(void *user, pid_t pid) {
+    bool *found = user;
+    *found = !is_dead(pid);
+    return !*found;
+}
+
+bool bt_group_is_gone(pid_t group) {
+    bool lives = false;
+    if (kill(-group, 0) != 0 && errno == ESRCH) return true;
+    return each_member(group, find_living, &lives) && !lives;
+}
+
+/* A line of status: "VmRSS:     123 kB". */
+static void add_line(const char *text, const char *name, bt_known *sum) {
+    bt_span rest;
+    bt_span word;
+    uint64_t kib = 0;
+    if (!bt_span_find_line(text, name, &rest) || !bt_span_word(&rest, &word) || !bt_span_number(word, &kib)) return;
+    sum->value = bt_sat_add_u64(sum->value, bt_sat_mul_u64(kib, KIB));
+    sum->known = true;
+}
+
+static bool add_memory(void *user, pid_t pid) {
+    bt_child_memory *sum = user;
+    char text[FILE_BYTES];
+    if (read_file(pid, "status", text) < 0) return true;
+    add_line(text, "VmRSS:", &sum->rss_bytes);
+    add_line(text, "VmHWM:", &sum->peak_rss_bytes);
+    add_line(text, "RssAnon:", &sum->anon_bytes);
+    sum->n_processes += strstr(text, "\nVmRSS:") != NULL; /* the dead have none */
+    return true;
+}
+
+void bt_group_memory_read(pid_t group, bt_child_memory *ret) {
+    *ret = (bt_child_memory){0};
+    (void)each_member(group, add_memory, ret); /* else nothing is known */
+}
