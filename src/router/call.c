@@ -152,8 +152,9 @@ static void on_end(void *user, bt_exchange_failure failure, const char *words) {
     drop_flow(call);
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
     call->reader = NULL;
-    if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model && call->model->child) {
-        bt_loop_timer_set(call->router->loop, &call->late, LAST_WORDS_MS);
+    if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model) {
+        bool ended = !call->model->child; /* its end was seen first: its words are there */
+        bt_loop_timer_set(call->router->loop, &call->late, ended ? 0 : LAST_WORDS_MS);
         return;
     }
     if (failure != BT_EXCHANGE_OK) {
