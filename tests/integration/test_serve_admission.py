@@ -143,9 +143,8 @@ def check_learned():
 
 def main():
     harness.require()
-    for check in (check_swap, check_small_stay, check_refuse, check_one_process, check_no_demand, check_holds_on, check_overrun,
-                  check_learned):
-        check()
+    stubs.run_beside(checks, [(check_swap, check_small_stay, check_refuse, check_one_process),
+                              (check_no_demand, check_holds_on, check_overrun, check_learned)])
     checks.end()
 
 

@@ -6,7 +6,6 @@ import pathlib
 import signal
 import socket
 import tempfile
-import threading
 import time
 
 import harness
@@ -195,19 +194,7 @@ def main():
     harness.require()
     parts = [(check_device_memory, check_last_words, check_port_taken, check_hang), (check_back_off, check_stubborn, check_overflow),
              (check_crash_in_answer, check_kill, check_crash_loop, check_cooldown)]
-
-    def run(part):
-        for check in part:
-            try:
-                check()
-            except Exception as why:  # pylint: disable=broad-except
-                checks.check(False, f"{check.__name__}: {why!r}")
-
-    threads = [threading.Thread(target=run, args=(part,)) for part in parts]  # they mostly wait
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    stubs.run_beside(checks, parts)
     checks.end()
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 
 import client
 import harness
@@ -144,3 +145,22 @@ def events_of(serve, seconds=1.0):
     finally:
         connection.close()
     return found
+
+
+def run_beside(checks, parts):
+    """Lists of checks, each list in a thread: they mostly wait. What one raises is its failure."""
+
+    def run(part):
+        for check in part:
+            begun = time.monotonic()
+            try:
+                check()
+            except Exception:  # pylint: disable=broad-except
+                checks.check(False, f"{check.__name__}: {traceback.format_exc()}")
+            print(f"{check.__name__}: {time.monotonic() - begun:.1f} s")
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
