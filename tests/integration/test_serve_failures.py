@@ -102,7 +102,7 @@ def check_crash_in_answer():
     with stubs.start(stubs.config(models, cooldown="1s")) as serve:
         stream = stubs.Asked(serve, "a", n=9, stream=True).wait()
         checks.check(stream.why is not None and b"[DONE]" not in stream.data, f"a stream is broken off: {stream}")
-        row = serve.ask("/api/metrics/activity?model=a")["rows"][-1]
+        row = serve.ask("/api/metrics/activity?model=a")["rows"][0]
         checks.check(row["outcome"] == "error" and row["code"] == "model_broken", f"its row: {row}")
         for _ in range(3):
             whole = stubs.Asked(serve, "a", n=9).wait()
@@ -186,7 +186,7 @@ def check_overflow():
         direct = stubs.Asked(stubs.behind(serve, "a"), "a", "word " * 100).wait()
         checks.check(asked.status == 400 and asked.error.get("type") == "exceed_context_size_error", f"a 400 of the server: {asked}")
         checks.check(asked.data == direct.data, f"byte by byte: {asked}, {direct}")
-        row = serve.ask("/api/metrics/activity")["rows"][-1]
+        row = serve.ask("/api/metrics/activity")["rows"][0]
         checks.check(row["status"] == 400 and row["outcome"] == "error", f"its row: {row}")
 
 

@@ -167,6 +167,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                          "/slots": self.slots, "/props": self.props, "/v1/models": self.models, "/models": self.models,
                          "/stub": self.stub})
 
+    def do_HEAD(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "15")
+        self.end_headers()
+
     def do_POST(self):
         self.handle_one({"/v1/chat/completions": self.chat, "/chat/completions": self.chat,
                          "/v1/completions": self.chat, "/completion": self.chat, "/v1/embeddings": self.embed,
