@@ -336,8 +336,10 @@ void bt_model_ended(void *user, const bt_child_end *end) {
 static void settle_starting(bt_model *model) {
     if (model->n_waiting == 0) {
         bt_model_stop(model, "nobody waits for it any more");
-    } else if (model->unload_asked || (model->outdated && !model->next_config)) {
+    } else if (model->unload_asked) {
         bt_model_stop(model, "told to end");
+    } else if (model->outdated) { /* who waits is served as it is now */
+        bt_model_stop(model, "its configuration has changed");
     } else if (now_of(model) >= model->deadline_ms) {
         model->counts.n_start_failures++;
         model->n_failures++;
