@@ -82,15 +82,21 @@ static bt_model *new_model(bt_models *models, const bt_config_model *config, bt_
     return model;
 }
 
+/* What it takes is not known any more, nor what is being found out of it. */
+void bt_model_forget_need(bt_model *model) {
+    bt_models *models = model->all;
+    model->need_there = false;
+    if (models->needing_model != model) return;
+    bt_need_cancel(models->needing);
+    models->needing = NULL;
+    models->needing_model = NULL;
+}
+
 static void free_model(bt_model *model) {
     bt_models *models = model->all;
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->evicted_for == model) models->items[i]->evicted_for = NULL;
-    if (models->needing_model == model) {
-        bt_need_cancel(models->needing);
-        models->needing = NULL;
-        models->needing_model = NULL;
-    }
+    bt_model_forget_need(model);
     bt_loop_timer_stop(models->ask.loop, &model->timer);
     if (model->probe) bt_exchange_cancel(model->probe);
     if (model->probe_flow) bt_flow_drop_consumer(model->probe_flow);
@@ -191,7 +197,7 @@ static void follow(bt_model *model, const bt_config_model *next, bt_held_config 
         model->source = hold(source);
         model->config = next;
         model->outdated = false;
-        if (model->state == BT_MODEL_STOPPED) model->need_there = false;
+        if (model->state == BT_MODEL_STOPPED) bt_model_forget_need(model);
         bt_models_release(old);
     } else {
         model->outdated = true;

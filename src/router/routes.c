@@ -159,8 +159,19 @@ static bool answer_model(bt_router *router, bt_request *request) {
     return answer_upstream(router, request);
 }
 
+/* What a GET of it starts or ends. */
+static bool is_deed(const char *path) {
+    return strcmp(path, "/unload") == 0 || after(path, "/upstream/") ||
+           is_among(path, query_paths, sizeof query_paths / sizeof *query_paths);
+}
+
 void bt_routes_answer(bt_router *router, bt_request *request) {
     const char *path = bt_request_path(request);
+    if (is_deed(path) && bt_request_is_foreign(request)) {
+        bt_reply_error(request, 403, "origin", NULL, 0, NULL,
+                       "pages from elsewhere may not ask for this: cors_origins does not name them");
+        return;
+    }
     if (is_among(path, body_paths, sizeof body_paths / sizeof *body_paths)) {
         if (strcmp(bt_request_method(request), "POST") == 0)
             bt_call_begin(router, request, NULL, NULL);
