@@ -9,7 +9,13 @@
  * A sample is one moment: it is published whole, when the slower half is there. Without devices in the first sample
  * none are looked for again until the configuration is read anew. What a pool has for models is its budget: of the host
  * that of the configuration less what the router takes itself; of a device what the configuration says, else all it
- * has. A host without a budget has no limit here: what is free, as `auto` reckons it, bounds each start.
+ * has, and never more than that. A host without a budget has no limit here: what is free, as `auto` reckons it, bounds
+ * each start.
+ *
+ * A pool stays where it is in the list as long as the router runs: models keep their bytes by its index. A device that
+ * its driver shows no more, or that cannot be read now, is FAILED with the reason, and keeps its size and its limit.
+ * What it has free is then unknown, which is neither nothing nor all: the limit alone bounds a start, where there is
+ * none nothing does, and the guard before each start has the last word (decision 027).
  *
  * Bound: BT_POOL_MAX pools, BT_POOLS_USERS_MAX users. Left out: whose the users are (models.c), what follows
  * (policy.c). */
@@ -41,6 +47,9 @@ struct bt_sampler {
     bt_aside *aside;
     bt_timer timer;
     bool busy, no_devices;
+    bool asked; /* while a sample was on its way: what it shows may be older than the question */
+    /* By a driver: in this sample, and ever. The others are there because the configuration names them. */
+    bool shown[BT_POOL_MAX], was_shown[BT_POOL_MAX];
     void (*on_sample)(void *user);
     void *user;
 };
@@ -110,22 +119,30 @@ static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
     return BT_OK; /* the copy ends: what it holds ends with it */
 }
 
+/* What models may have of it. A budget counts only as far as there is that much. */
 static void apply_config(const bt_sampler *s, bt_pools_one *pool) {
     pool->limit_bytes = pool->total_bytes;
+    pool->target_bytes = (bt_known){0};
     for (uint32_t i = 0; i < s->config->n_devices; i++) {
         const bt_config_device *device = &s->config->devices[i];
         if (strcmp(device->name, pool->name) != 0) continue;
-        if (device->budget_bytes.known) pool->limit_bytes = device->budget_bytes;
-        pool->target_bytes = device->target_bytes.known ? device->target_bytes : device->budget_bytes;
+        bt_known budget = device->budget_bytes;
+        if (budget.known && (!pool->total_bytes.known || budget.value < pool->total_bytes.value))
+            pool->limit_bytes = budget;
+        pool->target_bytes = device->target_bytes.known ? device->target_bytes : budget;
     }
 }
 
-static void add_user(bt_pools *pools, bt_span line) {
+static void add_user(bt_pools *pools, uint32_t pool, bt_span line) {
     bt_span pid, bytes;
     uint64_t n_pid = 0, n_bytes = 0;
-    if (pools->n_users == BT_POOLS_USERS_MAX || !bt_span_word(&line, &pid) || !bt_span_word(&line, &bytes)) return;
+    if (!bt_span_word(&line, &pid) || !bt_span_word(&line, &bytes)) return;
     if (!bt_span_number(pid, &n_pid) || !bt_span_number(bytes, &n_bytes) || n_pid > UINT32_MAX) return;
-    pools->users[pools->n_users++] = (bt_pools_user){.pool = pools->n - 1, .pid = (uint32_t)n_pid, .bytes = n_bytes};
+    if (pools->n_users == BT_POOLS_USERS_MAX) {
+        pools->items[pool].users_complete = false;
+        return;
+    }
+    pools->users[pools->n_users++] = (bt_pools_user){.pool = pool, .pid = (uint32_t)n_pid, .bytes = n_bytes};
 }
 
 static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
@@ -135,69 +152,111 @@ static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
     return true;
 }
 
-/* What is left of the line is the reason. */
-static void add_device(bt_sampler *s, bt_span line) {
-    bt_span name;
+/* The pool of that name, added if need be; the host for a device that finds no room. */
+static uint32_t pool_of(bt_pools *pools, const char *name) {
+    uint32_t at = bt_pools_find(pools, name);
+    if (at != UINT32_MAX || pools->n == BT_POOL_MAX) return at == UINT32_MAX ? 0 : at;
+    bt_pools_one *pool = &pools->items[pools->n];
+    *pool = (bt_pools_one){.state = BT_READING_ABSENT};
+    (void)snprintf(pool->name, sizeof pool->name, "%.31s", name);
+    return pools->n++;
+}
+
+/* What is left of the line is the reason. Returns its index; 0: there is no such device. */
+static uint32_t add_device(bt_sampler *s, bt_span line) {
+    bt_span word;
+    char name[32];
     uint64_t values[4]; /* state, whether all users are there, total, free */
-    if (s->pools.n == BT_POOL_MAX || !bt_span_word(&line, &name) || !read_numbers(&line, values, 4)) return;
-    bt_pools_one *pool = &s->pools.items[s->pools.n++];
+    if (!bt_span_word(&line, &word) || !read_numbers(&line, values, 4)) return 0;
+    (void)snprintf(name, sizeof name, "%.*s", (int)bt_min_u64(word.n_bytes, sizeof name - 1), word.at);
+    uint32_t at = pool_of(&s->pools, name);
+    if (at == 0) return 0;
+    bt_pools_one *pool = &s->pools.items[at];
     bool reported = values[0] == BT_READING_REPORTED;
-    *pool = (bt_pools_one){.state = (bt_pool_state)values[0], .users_complete = values[1] == 1};
-    (void)snprintf(pool->name, sizeof pool->name, "%.*s", (int)name.n_bytes, name.at);
-    (void)snprintf(pool->reason, sizeof pool->reason, "%.*s", (int)line.n_bytes, line.at);
-    pool->total_bytes = (bt_known){reported, values[2]};
+    s->shown[at] = s->was_shown[at] = true;
+    pool->state = (bt_pool_state)values[0];
+    pool->users_complete = values[1] == 1;
+    while (line.n_bytes > 0 && *line.at == ' ') {
+        line.at++;
+        line.n_bytes--;
+    }
+    (void)snprintf(pool->reason, sizeof pool->reason, "%.*s", (int)bt_min_u64(line.n_bytes, sizeof pool->reason - 1),
+                   line.at);
+    if (reported) pool->total_bytes = (bt_known){true, values[2]};
     pool->free_bytes = (bt_known){reported, values[3]};
-    apply_config(s, pool);
+    return at;
 }
 
 /* The copy's answer is our own text: what does not read as such is left out. */
 static void take_devices(bt_sampler *s, const char *text) {
     bt_span rest = bt_span_of(text), line, kind;
+    uint32_t at = 0;
     s->pools.n_users = 0;
     while (bt_span_line(&rest, &line)) {
         if (!bt_span_word(&line, &kind)) continue;
-        if (bt_span_is(kind, "D")) add_device(s, line);
-        if (bt_span_is(kind, "U") && s->pools.n > 1) add_user(&s->pools, line);
+        if (bt_span_is(kind, "D")) at = add_device(s, line);
+        if (bt_span_is(kind, "U") && at > 0) add_user(&s->pools, at, line);
     }
 }
 
-/* Named in the configuration with a size, and seen by nobody (a card that only Vulkan knows): its word is all there is.
- */
+/* A reading that failed is not "nothing there": what was known keeps its size, and what is free is not known. */
+static void lose(bt_pools_one *pool, const char *reason) {
+    pool->state = BT_READING_FAILED;
+    pool->free_bytes = (bt_known){0};
+    pool->users_complete = false;
+    (void)snprintf(pool->reason, sizeof pool->reason, "%.159s", reason);
+}
+
+/* Named in the configuration with a size (a card that only Vulkan knows): where nobody shows it, its word is all there
+ * is. */
 static void add_named(bt_sampler *s) {
-    for (uint32_t i = 0; i < s->config->n_devices && s->pools.n < BT_POOL_MAX; i++) {
-        const bt_config_device *device = &s->config->devices[i];
-        if (!device->budget_bytes.known || bt_pools_find(&s->pools, device->name) != UINT32_MAX) continue;
-        bt_pools_one *pool = &s->pools.items[s->pools.n++];
-        *pool = (bt_pools_one){.state = BT_READING_ABSENT, .limit_bytes = device->budget_bytes};
-        (void)snprintf(pool->name, sizeof pool->name, "%.31s", device->name);
-        pool->total_bytes = device->budget_bytes;
-        pool->target_bytes = device->target_bytes.known ? device->target_bytes : device->budget_bytes;
+    for (uint32_t i = 0; i < s->config->n_devices; i++)
+        if (s->config->devices[i].budget_bytes.known) (void)pool_of(&s->pools, s->config->devices[i].name);
+}
+
+static bool has_shown(const bt_sampler *s) {
+    for (uint32_t i = 1; i < s->pools.n; i++)
+        if (s->was_shown[i]) return true;
+    return false;
+}
+
+/* err: the devices could not be asked. */
+static void settle_devices(bt_sampler *s, const bt_error *err) {
+    add_named(s);
+    for (uint32_t i = 1; i < s->pools.n; i++) {
+        bt_pools_one *pool = &s->pools.items[i];
+        if (err) {
+            lose(pool, err->text);
+        } else if (!s->shown[i] && s->was_shown[i]) {
+            lose(pool, "its driver does not show it any more");
+        } else if (!s->shown[i]) {
+            pool->state = BT_READING_ABSENT;
+            pool->reason[0] = '\0';
+        }
+        apply_config(s, pool);
     }
 }
 
 static void publish(bt_sampler *s) {
+    uint64_t delay_ms = s->busy ? BUSY_MS : IDLE_MS;
     s->pools.ready = true;
-    bt_loop_timer_set(s->loop, &s->timer, s->busy ? BUSY_MS : IDLE_MS);
+    bt_loop_timer_set(s->loop, &s->timer, s->asked ? 0 : delay_ms);
+    s->asked = false;
     s->on_sample(s->user);
 }
 
 static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
     bt_sampler *s = user;
-    bool first = !s->pools.ready;
     s->aside = NULL;
     read_host(s);
-    if (err) { /* a reading that failed is not "nothing there": what was known keeps its size, and has nothing free */
-        for (uint32_t i = 1; i < s->pools.n; i++) {
-            s->pools.items[i].state = BT_READING_FAILED;
-            s->pools.items[i].free_bytes = (bt_known){0};
-            (void)snprintf(s->pools.items[i].reason, sizeof s->pools.items[i].reason, "%.159s", err->text);
-        }
+    memset(s->shown, 0, sizeof s->shown);
+    if (err) {
+        s->pools.n_users = 0;
     } else {
-        s->pools.n = 1;
         take_devices(s, bt_text_str(answer));
-        s->no_devices = first && s->pools.n == 1;
-        add_named(s);
+        s->no_devices = !has_shown(s);
     }
+    settle_devices(s, err);
     publish(s);
 }
 
@@ -246,10 +305,12 @@ void bt_sampler_reconfigure(bt_sampler *s, const bt_config *config) {
 }
 
 void bt_sampler_pace(bt_sampler *s, bool busy) {
-    if (busy && !s->busy && !s->aside) bt_loop_timer_set(s->loop, &s->timer, BUSY_MS);
+    bool late = s->timer.set && s->timer.at_ms > bt_loop_now_ms(s->loop) + BUSY_MS;
+    if (busy && !s->busy && !s->aside && late) bt_loop_timer_set(s->loop, &s->timer, BUSY_MS);
     s->busy = busy;
 }
 
 void bt_sampler_ask(bt_sampler *s) {
+    s->asked = s->aside != NULL;
     if (!s->aside) bt_loop_timer_set(s->loop, &s->timer, 0);
 }
