@@ -106,22 +106,25 @@ bool bt_models_room_is_there(const bt_models *models, const bt_model *model) {
 
 /* ---- samples ---- */
 
+/* A process of the list, of which it may not be known how much it has, or whose it is: of another namespace, or gone
+ * just now. What it hides is unknown, unless others of the group say something. */
+static void add_user(bt_model *model, const bt_pools_user *user, pid_t group) {
+    bt_known *measured = &model->measured_bytes[user->pool];
+    pid_t its = getpgid((pid_t)user->pid);
+    if (its == group && user->bytes.known)
+        *measured = (bt_known){true, bt_sat_add_u64(measured->value, user->bytes.value)};
+    else if ((its == group || its < 0) && measured->value == 0)
+        measured->known = false;
+}
+
 /* Of a device that could not be read what was seen last stands. */
 static void measure_devices(bt_model *model, const bt_pools *pools) {
     pid_t group = bt_child_pid(model->child);
     for (uint32_t i = 1; i < pools->n; i++)
         if (pools->items[i].state != BT_READING_FAILED)
             model->measured_bytes[i] = (bt_known){pools->items[i].users_complete, 0};
-    for (uint32_t i = 0; i < pools->n_users; i++) {
-        const bt_pools_user *user = &pools->users[i];
-        if (pools->items[user->pool].state == BT_READING_FAILED) continue;
-        bt_known *measured = &model->measured_bytes[user->pool];
-        pid_t its = getpgid((pid_t)user->pid);
-        if (its == group)
-            *measured = (bt_known){true, bt_sat_add_u64(measured->value, user->bytes)};
-        else if (its < 0 && measured->value == 0)
-            measured->known = false; /* of another namespace, or gone just now: whose it is cannot be known */
-    }
+    for (uint32_t i = 0; i < pools->n_users; i++)
+        if (pools->items[pools->users[i].pool].state != BT_READING_FAILED) add_user(model, &pools->users[i], group);
 }
 
 /* What a device has when its bytes are back: that does not change while they come back, also where the driver forgets

@@ -50,6 +50,7 @@ struct bt_sampler {
     bool asked; /* while a sample was on its way: what it shows may be older than the question */
     /* By a driver: in this sample, and ever. The others are there because the configuration names them. */
     bool shown[BT_POOL_MAX], was_shown[BT_POOL_MAX];
+    char pci[BT_POOL_MAX][24]; /* as bt_gpu has it */
     void (*on_sample)(void *user);
     void *user;
 };
@@ -105,18 +106,22 @@ static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
     const bt_sampler *s = arg;
     bt_gpus *gpus = bt_heap_alloc(sizeof *gpus);
     if (!gpus) return bt_fail_sys(err, 12, "probe", "cannot read the devices");
-    BT_TRY(bt_gpu_probe(s->root, NULL, true, gpus, err));
-    for (uint32_t i = 0; i < gpus->n_devices; i++) {
+    bt_status status = bt_gpu_probe(s->root, NULL, true, gpus, err);
+    for (uint32_t i = 0; status == BT_OK && i < gpus->n_devices; i++) {
         const bt_gpu *gpu = &gpus->devices[i];
         if (gpu->shares_host) continue; /* its memory is the host's, and counted there */
-        bt_text_addf(answer, "D %s %d %d %llu %llu %s\n", gpu->name, (int)gpu->state, gpu->users_complete ? 1 : 0,
-                     (unsigned long long)gpu->total_bytes, (unsigned long long)gpu->free_bytes, gpu->reason);
+        bt_text_addf(answer, "D %s %s %d %d %llu %llu %s\n", gpu->name, gpu->pci[0] ? gpu->pci : "-", (int)gpu->state,
+                     gpu->users_complete ? 1 : 0, (unsigned long long)gpu->total_bytes,
+                     (unsigned long long)gpu->free_bytes, gpu->reason);
         for (uint32_t k = 0; k < gpu->n_users; k++) {
-            if (!gpu->users[k].bytes.known) continue;
-            bt_text_addf(answer, "U %u %llu\n", gpu->users[k].pid, (unsigned long long)gpu->users[k].bytes.value);
+            const bt_gpu_user *user = &gpu->users[k];
+            bt_text_addf(answer, "U %u", user->pid);
+            if (user->bytes.known) bt_text_addf(answer, " %llu", (unsigned long long)user->bytes.value);
+            bt_text_add(answer, "\n");
         }
     }
-    return BT_OK; /* the copy ends: what it holds ends with it */
+    bt_heap_free(gpus);
+    return status;
 }
 
 /* What models may have of it. A budget counts only as far as there is that much. */
@@ -136,13 +141,14 @@ static void apply_config(const bt_sampler *s, bt_pools_one *pool) {
 static void add_user(bt_pools *pools, uint32_t pool, bt_span line) {
     bt_span pid, bytes;
     uint64_t n_pid = 0, n_bytes = 0;
-    if (!bt_span_word(&line, &pid) || !bt_span_word(&line, &bytes)) return;
-    if (!bt_span_number(pid, &n_pid) || !bt_span_number(bytes, &n_bytes) || n_pid > UINT32_MAX) return;
+    if (!bt_span_word(&line, &pid) || !bt_span_number(pid, &n_pid) || n_pid > UINT32_MAX) return;
+    bool known = bt_span_word(&line, &bytes);
+    if (known && !bt_span_number(bytes, &n_bytes)) return;
     if (pools->n_users == BT_POOLS_USERS_MAX) {
         pools->items[pool].users_complete = false;
         return;
     }
-    pools->users[pools->n_users++] = (bt_pools_user){.pool = pool, .pid = (uint32_t)n_pid, .bytes = n_bytes};
+    pools->users[pools->n_users++] = (bt_pools_user){pool, (uint32_t)n_pid, {known, n_bytes}};
 }
 
 static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
@@ -152,36 +158,75 @@ static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
     return true;
 }
 
-/* The pool of that name, added if need be; the host for a device that finds no room. */
-static uint32_t pool_of(bt_pools *pools, const char *name) {
-    uint32_t at = bt_pools_find(pools, name);
-    if (at != UINT32_MAX || pools->n == BT_POOL_MAX) return at == UINT32_MAX ? 0 : at;
-    bt_pools_one *pool = &pools->items[pools->n];
-    *pool = (bt_pools_one){.state = BT_READING_ABSENT};
-    (void)snprintf(pool->name, sizeof pool->name, "%.31s", name);
-    return pools->n++;
+static bool is_configured(const bt_sampler *s, const char *name) {
+    for (uint32_t i = 0; i < s->config->n_devices; i++)
+        if (s->config->devices[i].budget_bytes.known && strcmp(s->config->devices[i].name, name) == 0) return true;
+    return false;
+}
+
+/* A name under which there was only ever a failure (NVML that fails has cards of no number): nothing is kept there. */
+static bool is_dead(const bt_sampler *s, uint32_t i) {
+    const bt_pools_one *pool = &s->pools.items[i];
+    return s->was_shown[i] && !s->shown[i] && !pool->total_bytes.known && !is_configured(s, pool->name);
+}
+
+/* At the end of the list; 0, the host's place: there is no room. */
+static uint32_t add_pool(bt_sampler *s, const char *name) {
+    uint32_t at = s->pools.n;
+    if (at == BT_POOL_MAX) return 0;
+    s->pools.items[at] = (bt_pools_one){.state = BT_READING_ABSENT};
+    (void)snprintf(s->pools.items[at].name, sizeof s->pools.items[at].name, "%.31s", name);
+    s->pci[at][0] = '\0';
+    s->shown[at] = s->was_shown[at] = false;
+    s->pools.n++;
+    return at;
+}
+
+static uint32_t find_pci(const bt_sampler *s, const char *pci, bool was_read) {
+    for (uint32_t i = 1; i < s->pools.n; i++)
+        if (pci[0] && strcmp(s->pci[i], pci) == 0 && s->pools.items[i].total_bytes.known == was_read) return i;
+    return UINT32_MAX;
+}
+
+/* A card is its place on the bus: where another drops out, or its own driver fails and the kernel's name for it is all
+ * there is, it has another name for a while, and is the same. 0: there is no room. */
+static uint32_t pool_of(bt_sampler *s, const char *name, const char *pci) {
+    uint32_t at = find_pci(s, pci, true);
+    if (at == UINT32_MAX) at = bt_pools_find(&s->pools, name);
+    if (at == UINT32_MAX) {
+        at = find_pci(s, pci, false); /* known by a failure alone: what it is called now is its name */
+        if (at == UINT32_MAX) at = add_pool(s, name);
+        if (at > 0) (void)snprintf(s->pools.items[at].name, sizeof s->pools.items[at].name, "%s", name);
+    }
+    if (at > 0) (void)snprintf(s->pci[at], sizeof s->pci[at], "%s", pci);
+    return at;
+}
+
+static void copy_span(char *ret, size_t capacity, bt_span span) {
+    while (span.n_bytes > 0 && *span.at == ' ') {
+        span.at++;
+        span.n_bytes--;
+    }
+    (void)snprintf(ret, capacity, "%.*s", (int)bt_min_u64(span.n_bytes, capacity - 1), span.at);
 }
 
 /* What is left of the line is the reason. Returns its index; 0: there is no such device. */
 static uint32_t add_device(bt_sampler *s, bt_span line) {
-    bt_span word;
-    char name[32];
+    bt_span name_word, pci_word;
+    char name[32], pci[sizeof s->pci[0]];
     uint64_t values[4]; /* state, whether all users are there, total, free */
-    if (!bt_span_word(&line, &word) || !read_numbers(&line, values, 4)) return 0;
-    (void)snprintf(name, sizeof name, "%.*s", (int)bt_min_u64(word.n_bytes, sizeof name - 1), word.at);
-    uint32_t at = pool_of(&s->pools, name);
+    if (!bt_span_word(&line, &name_word) || !bt_span_word(&line, &pci_word) || !read_numbers(&line, values, 4))
+        return 0;
+    copy_span(name, sizeof name, name_word);
+    copy_span(pci, sizeof pci, bt_span_is(pci_word, "-") ? bt_span_of("") : pci_word);
+    uint32_t at = pool_of(s, name, pci);
     if (at == 0) return 0;
     bt_pools_one *pool = &s->pools.items[at];
     bool reported = values[0] == BT_READING_REPORTED;
     s->shown[at] = s->was_shown[at] = true;
     pool->state = (bt_pool_state)values[0];
     pool->users_complete = values[1] == 1;
-    while (line.n_bytes > 0 && *line.at == ' ') {
-        line.at++;
-        line.n_bytes--;
-    }
-    (void)snprintf(pool->reason, sizeof pool->reason, "%.*s", (int)bt_min_u64(line.n_bytes, sizeof pool->reason - 1),
-                   line.at);
+    copy_span(pool->reason, sizeof pool->reason, line);
     if (reported) pool->total_bytes = (bt_known){true, values[2]};
     pool->free_bytes = (bt_known){reported, values[3]};
     return at;
@@ -197,6 +242,8 @@ static void take_devices(bt_sampler *s, const char *text) {
         if (bt_span_is(kind, "D")) at = add_device(s, line);
         if (bt_span_is(kind, "U") && at > 0) add_user(&s->pools, at, line);
     }
+    while (s->pools.n > 1 && is_dead(s, s->pools.n - 1))
+        s->pools.n--;
 }
 
 /* A reading that failed is not "nothing there": what was known keeps its size, and what is free is not known. */
@@ -211,7 +258,9 @@ static void lose(bt_pools_one *pool, const char *reason) {
  * is. */
 static void add_named(bt_sampler *s) {
     for (uint32_t i = 0; i < s->config->n_devices; i++)
-        if (s->config->devices[i].budget_bytes.known) (void)pool_of(&s->pools, s->config->devices[i].name);
+        if (s->config->devices[i].budget_bytes.known &&
+            bt_pools_find(&s->pools, s->config->devices[i].name) == UINT32_MAX)
+            (void)add_pool(s, s->config->devices[i].name);
 }
 
 static bool has_shown(const bt_sampler *s) {

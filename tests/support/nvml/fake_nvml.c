@@ -7,7 +7,7 @@
  *
  * A program of its own is shown cards by FAKE_NVML_FILE, read at each reading:
  *
- *     TOTAL FREE       a card, in MiB
+ *     TOTAL FREE [BUS] a card, in MiB; its place is 0000:BUS:00.0, else its number from 1
  *     user PID MIB     a process that holds memory of the card above
  *     memory STATUS    its memory cannot be read; STATUS: as the library says it
  *     users STATUS     its list of processes cannot be read
@@ -41,13 +41,13 @@ static fake_nvml_device *device_of(void *handle) {
 }
 
 static void read_line(const char *line) {
-    unsigned long long a = 0, b = 0;
+    unsigned long long a = 0, b = 0, bus = fake.n_devices + 1;
     int status = 0;
     if (sscanf(line, "init %d", &status) == 1) fake.init_status = status;
-    if (sscanf(line, "%llu %llu", &a, &b) == 2 && fake.n_devices < FAKE_NVML_DEVICES) {
+    if (sscanf(line, "%llu %llu %llu", &a, &b, &bus) >= 2 && fake.n_devices < FAKE_NVML_DEVICES) {
         fake_nvml_device *card = &fake.devices[fake.n_devices++];
         memset(card, 0, sizeof *card);
-        card->bus = fake.n_devices;
+        card->bus = (unsigned int)bus;
         card->total = a << 20;
         card->free = b << 20;
         (void)snprintf(card->name, sizeof card->name, "a card of a test");
