@@ -14,6 +14,7 @@
  * out: a RAM budget (drop_in.h), which is a plan and no decision about a line that stays as it is. */
 #include "guard/judge.h"
 
+#include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/os.h"
@@ -28,6 +29,7 @@
 
 #define ARENA_MAX_BYTES (64u << 20)
 #define ARENA_BLOCK     (64u << 10)
+#define PATH_BYTES      4096u
 #define READ_BYTES      4096u /* a page at a time: config files are no larger */
 
 /* ---- the command ---- */
@@ -146,6 +148,19 @@ uint64_t bt_judge_adapter_bytes(const bt_judge *judge) {
     return bt_sat_add_u64(file_bytes(&judge->effective.loras), file_bytes(&judge->effective.control_vectors));
 }
 
+/* ---- former runs ---- */
+
+void bt_judge_recall(bt_judge *judge) {
+    char path[PATH_BYTES];
+    char *const *argv = judge->input.argv;
+    bool has_program = judge->command.program != BT_PROGRAM_NONE;
+    const char *program = argv[has_program ? judge->command.program_at : 0];
+    bool found = program && bt_beside_program(program, path, sizeof path);
+    bt_footprint_name(found ? path : NULL, judge->facts ? judge->facts->header_sha256 : NULL,
+                      judge->facts ? judge->facts->file_bytes : 0, argv, judge->footprint_name);
+    bt_footprint_read(judge->footprint_name, &judge->seen);
+}
+
 /* ---- a machine ---- */
 
 static const bt_device_wish *wish_of(const bt_judge_settings *settings, const char *name) {
@@ -214,6 +229,7 @@ bt_guard_ask bt_judge_ask(const bt_judge *judge, bt_arena *arena) {
                   .lora_bytes = file_bytes(&judge->effective.loras),
                   .control_vector_bytes = file_bytes(&judge->effective.control_vectors),
                   .vision_overhead_bytes = settings->vision_overhead_bytes,
+                  .seen = judge->seen.n > 0 ? &judge->seen : NULL,
                   .devices = judge->devices,
                   .n_devices = judge->n_devices,
                   .arena = arena},

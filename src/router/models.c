@@ -60,7 +60,8 @@ static bt_held_config *hold(bt_held_config *held) {
 static void on_model_timer(void *user);
 
 static void on_child_line(void *user, const char *line, size_t n) {
-    const bt_model *model = user;
+    bt_model *model = user;
+    bt_model_heard(model, line, n);
     const bt_models_ask *ask = &model->all->ask;
     bool wanted = model->all->source && model->all->source->config->log_children;
     if (wanted && ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);

@@ -9,10 +9,10 @@
 
 #define BT_POOLS_USERS_MAX 512u
 
-/* Some process's bytes of one device. */
+/* Some process's bytes of one device; unknown: it has some, and its driver does not say how many. */
 typedef struct bt_pools_user {
     uint32_t pool, pid;
-    uint64_t bytes;
+    bt_known bytes;
 } bt_pools_user;
 
 typedef struct bt_pools_one {

@@ -306,6 +306,45 @@ static void the_least_of_what_fits_itself(void **state) {
     bt_arena_close(arena);
 }
 
+/* ---- former runs ---- */
+
+static void forget(void) {
+    assert_int_equal(system("rm -rf '" BT_TEST_OUT "/judge'"), 0); /* NOLINT(bugprone-command-processor) */
+    assert_int_equal(setenv("BURTHEN_STATE_DIR", BT_TEST_OUT "/judge", 1), 0);
+}
+
+/* What was seen of the very command is the least that it takes. */
+static void what_was_seen_counts(void **state) {
+    (void)state;
+    static const char *const pools[] = {"host", "Vulkan0"};
+    forget();
+    open_words(LINE " --cache-ram 0 --port 1");
+    decide(64 * KIT_GIB, 2 * KIT_GIB, BT_GUARD_UNCHANGED);
+    uint64_t need = decision.price_before.device_bytes;
+    bt_judge_recall(judge);
+    assert_int_equal(judge->seen.n, 0);
+    bt_footprint_keep(judge->footprint_name, pools, 2, (const bt_known[]){{true, 1}, {true, need - 1}}); /* less */
+    bt_judge_recall(judge);
+    decide(64 * KIT_GIB, need, BT_GUARD_UNCHANGED);
+    assert_int_equal(decision.n_notes, 0);
+    bt_footprint_keep(judge->footprint_name, pools, 2, (const bt_known[]){{false, 0}, {true, need + 100}});
+    bt_judge_close(judge);
+    open_words(LINE " --cache-ram 0 --port 22"); /* at another port it is the same */
+    bt_judge_read(judge, NULL);
+    bt_judge_recall(judge);
+    decide(64 * KIT_GIB, need + 100, BT_GUARD_UNCHANGED);
+    assert_int_equal(decision.price_before.device_bytes, need + 100);
+    assert_int_equal(decision.price_before.devices[0].bytes[BT_GUARD_LEARNED], 100);
+    assert_int_equal(decision.n_notes, 1);
+    decide(64 * KIT_GIB, need + 99, BT_GUARD_TRIMMED);
+    assert_int_equal(decision.price_after.devices[0].bytes[BT_GUARD_LEARNED], 100); /* wherever the blocks are */
+    bt_judge_close(judge);
+    open_words(LINE " --cache-ram 0 -b 512"); /* another command */
+    bt_judge_read(judge, NULL);
+    bt_judge_recall(judge);
+    assert_int_equal(judge->seen.n, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_look_decides_anew, start, stop),
@@ -319,6 +358,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_least, start, stop),
         cmocka_unit_test_setup_teardown(the_least_of_the_host, start, stop),
         cmocka_unit_test_setup_teardown(the_least_of_what_fits_itself, start, stop),
+        cmocka_unit_test_setup_teardown(what_was_seen_counts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
