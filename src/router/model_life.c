@@ -366,7 +366,7 @@ static void settle_stopped(bt_model *model) {
         model->next_source = NULL;
         model->next_config = NULL;
         model->outdated = false;
-        model->need_there = false;
+        bt_model_forget_need(model);
         bt_models_release(old);
         bt_models_kick(model->all);
     } else if (model->outdated && model->n_waiting > 0) {

@@ -95,6 +95,8 @@ void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model 
 void bt_model_sampled(bt_model *model, const bt_pools *pools);
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
 void bt_model_learn(bt_model *model);
+/* models.c: it is another model now: what it takes is asked anew, also where it is being asked. */
+void bt_model_forget_need(bt_model *model);
 void bt_models_ask_needs(bt_models *models);
 /* decisions.c: what was decided, with its numbers, for listeners and refusals */
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step);
