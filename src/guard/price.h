@@ -14,6 +14,7 @@
     X(KV, "kv")                                                                                                        \
     X(COMPUTE, "compute")                                                                                              \
     X(OUTPUT, "output")     /* host: rows of logits */                                                                 \
+    X(SAMPLING, "sampling") /* host: candidates of each slot, and those of a grammar while it is applied */            \
     X(ADAPTERS, "adapters") /* LoRA, control vectors */                                                                \
     X(MTP, "mtp")           /* prediction blocks of the model: weights, cache, graph */                                \
     X(DRAFT_WEIGHTS, "draft.weights")                                                                                  \

@@ -187,14 +187,14 @@ static bt_status price(const bt_need_ask *ask, bt_judge *judge, bt_arena *arena,
 bt_status bt_need_price(const bt_need_ask *ask, bt_judge *judge, bt_need *ret, bt_error *err) {
     bt_machine *machine = bt_heap_alloc(sizeof *machine); /* too large for the stack */
     bt_arena *arena = bt_arena_open(ARENA_MAX_BYTES, ARENA_BLOCK);
-    bt_status status =
-        machine && arena ? BT_OK
-                         : bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to price a command");
-    if (status == BT_OK) {
+    bt_status status = BT_OK;
+    if (machine && arena) {
         put_machine(ask, machine, judge);
         status = decide(judge, machine, ret, err);
+        if (status == BT_OK) status = price(ask, judge, arena, ret, err);
+    } else {
+        status = bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to price a command");
     }
-    if (status == BT_OK) status = price(ask, judge, arena, ret, err);
     bt_arena_close(arena);
     bt_heap_free(machine);
     return status;

@@ -161,8 +161,10 @@ void bt_page_memory(bt_router *router, bt_request *request) {
 
 /* ---- history ---- */
 
-static int64_t query_number(const bt_request *request, const char *name) {
+/* other: its name in llama-swap; NULL: none. */
+static int64_t query_number(const bt_request *request, const char *name, const char *other) {
     const char *text = bt_request_query(request, name);
+    if (!text && other) text = bt_request_query(request, other);
     char *end = NULL;
     long long value = text ? strtoll(text, &end, 10) : 0;
     return text && *text && !*end && value > 0 ? value : 0;
@@ -171,11 +173,11 @@ static int64_t query_number(const bt_request *request, const char *name) {
 void bt_page_activity(bt_router *router, bt_request *request) {
     bt_error why = {0};
     char *json = NULL;
-    int64_t limit = query_number(request, "limit");
+    int64_t limit = query_number(request, "limit", NULL);
     const bt_activity_filter filter = {.model = bt_request_query(request, "model"),
-                                       .from_ms = query_number(request, "start"),
-                                       .to_ms = query_number(request, "end"),
-                                       .after_id = (uint64_t)query_number(request, "min_id"),
+                                       .from_ms = query_number(request, "from_ms", "start"),
+                                       .to_ms = query_number(request, "to_ms", "end"),
+                                       .after_id = (uint64_t)query_number(request, "after_id", "min_id"),
                                        .limit = limit > BT_ACTIVITY_KEPT ? BT_ACTIVITY_KEPT : (uint32_t)limit};
     if (bt_activity_json(router->activity, &filter, &json, &why) == BT_OK)
         bt_reply_json(request, 200, json);
@@ -191,7 +193,7 @@ static void reply_stream(bt_request *request, const char *type, bt_flow *flow) {
     bt_reply_flow(request, 200, headers, 2, (bt_known){0}, flow);
 }
 
-/* The last ones, for who asks once: Accept: application/json. */
+/* The last ones, for who asks once. */
 static void reply_events(bt_router *router, bt_request *request) {
     bt_error why = {0};
     char *json = NULL;
@@ -205,13 +207,13 @@ static void reply_events(bt_router *router, bt_request *request) {
 void bt_page_events(bt_router *router, bt_request *request) {
     bt_error why = {0};
     const char *accept = bt_request_header(request, "Accept");
-    if (accept && strncmp(accept, "application/json", 16) == 0) {
+    if (!accept || !strstr(accept, "text/event-stream")) {
         reply_events(router, request);
         return;
     }
     bt_flow *flow = NULL;
     const char *last = bt_request_header(request, "Last-Event-ID");
-    uint64_t after = last ? strtoull(last, NULL, 10) : (uint64_t)query_number(request, "after");
+    uint64_t after = last ? strtoull(last, NULL, 10) : (uint64_t)query_number(request, "after", NULL);
     bt_status status = bt_flow_open(EVENTS_FLOW_BYTES, &flow, &why);
     if (status == BT_OK) {
         status = bt_events_listen(router->events, after, flow, &why);

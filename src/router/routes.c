@@ -67,7 +67,8 @@ static const struct {
     {"POST", "/api/models/unload", page_unload_all},
     {"GET", "/metrics", bt_page_metrics},
     {"GET", "/api/memory", bt_page_memory},
-    {"GET", "/api/metrics/activity", bt_page_activity},
+    {"GET", "/api/activity", bt_page_activity},
+    {"GET", "/api/metrics/activity", bt_page_activity}, /* as llama-swap has it */
     {"GET", "/api/machine", bt_page_machine},
     {"GET", "/api/plan", bt_page_plan},
     {"GET", "/api/events", bt_page_events},

@@ -17,7 +17,6 @@
 #include "report/report.h"
 #include "router/router.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -37,6 +36,21 @@ typedef struct serving {
     bt_config_notes notes; /* of the last reading */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
+
+/* A program by its path, or by its name in PATH. */
+static bool is_there(const char *program) {
+    const char *folders = getenv("PATH");
+    char path[PATH_BYTES];
+    if (strchr(program, '/')) return access(program, X_OK) == 0;
+    while (folders && *folders) {
+        size_t n = strcspn(folders, ":");
+        int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folders, program);
+        if (length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0) return true;
+        folders += n;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return false;
+}
 
 /* ---- the configuration ---- */
 
@@ -120,6 +134,19 @@ static bt_status load(void *user, bt_config **ret, bt_error *err) {
     return BT_OK;
 }
 
+/* Said before the first request finds out. */
+static void warn_of_program(const serving *s, const bt_config *config) {
+    bool needed = false;
+    for (uint32_t i = 0; i < config->n_models; i++)
+        needed = needed || config->models[i].model;
+    const char *program = config->llama_server ? config->llama_server : "llama-server";
+    if (needed && !is_there(program) && !s->options.quiet)
+        (void)fprintf(stderr,
+                      "burthen: note: %s is not there, and no model file can be served without it: make llama-server "
+                      "builds one, --llama-server names another\n",
+                      program);
+}
+
 static int check_config(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
@@ -144,13 +171,21 @@ static void find_programs(serving *s) {
         if (!bt_beside_find(places[i], X_OK, s->llama_server, sizeof s->llama_server)) s->llama_server[0] = '\0';
 }
 
+static void name_twin(const char *option, char *ret, size_t capacity) {
+    int n = snprintf(ret, capacity, "BURTHEN_%s", option);
+    for (int i = 0; i < n && (size_t)i < capacity - 1; i++) {
+        if (ret[i] == '-')
+            ret[i] = '_';
+        else if (ret[i] >= 'a' && ret[i] <= 'z')
+            ret[i] = (char)(ret[i] - 'a' + 'A');
+    }
+}
+
 /* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
 static void clear_twins(void) {
     char name[96];
     for (size_t i = 0; i < bt_cli_option_count; i++) {
-        (void)snprintf(name, sizeof name, "BURTHEN_%s", bt_cli_option_table[i].name);
-        for (char *c = name; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        name_twin(bt_cli_option_table[i].name, name, sizeof name);
         (void)unsetenv(name);
     }
 }
@@ -180,6 +215,7 @@ static int serve(serving *s) {
     for (uint32_t i = 0; i < s->notes.n; i++)
         (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
                       s->notes.items[i].text);
+    warn_of_program(s, config);
     const bt_router_ask ask = {.config = config,
                                .reload = load,
                                .watch_file = s->file,

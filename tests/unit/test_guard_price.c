@@ -154,6 +154,13 @@ static void graphs(void **state) {
     assert_int_equal(host(BT_GUARD_OUTPUT), UINT64_C(4) * 512 * 128256);
     ask("llama-server -m x.gguf -ngl 99 -c 4096 -np 2");
     assert_int_equal(host(BT_GUARD_OUTPUT), UINT64_C(4) * 2 * 128256);
+    assert_int_equal(host(BT_GUARD_SAMPLING), (UINT64_C(12) * 2 + 450) * 128256); /* one grammar at a time */
+    ask("llama-server -m x.gguf -ngl 99 -c 4096 -np 2 --embedding");
+    assert_int_equal(host(BT_GUARD_SAMPLING), 0);
+    ask("llama-perplexity -m x.gguf -ngl 99 -c 4096");
+    assert_int_equal(host(BT_GUARD_SAMPLING), 0);
+    ask("llama-completion -m x.gguf -ngl 99 -c 4096");
+    assert_int_equal(host(BT_GUARD_SAMPLING), UINT64_C(462) * 128256);
     g.devices[0].pool = (bt_pool){.name = "CUDA0", .state = BT_READING_REPORTED, .free_bytes = 24 * KIT_GIB};
     ask("llama-server -m x.gguf -ngl 99 -c 4096 -np 1");
     assert_int_equal(on(0, BT_GUARD_BASE), 450 * KIT_MIB);

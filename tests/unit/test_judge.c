@@ -91,19 +91,24 @@ static void devices_by_name(void **state) {
     assert_int_equal(judge->n_seen, 0);
 }
 
-/* What the host has, less a reserve; and no more than what the command is held to. */
+/* What the host has, less a reserve; and no more than what the command is held to. The prompt cache gives way first, to
+ * mapped weights too; then the context. */
 static void the_host_is_held(void **state) {
     (void)state;
     open_words("llama-server -m %s -ngl 0 -c 131072 -np 1 --cache-ram 64 -ctxcp 0");
     decide(16 * KIT_GIB, 0, BT_GUARD_UNCHANGED);
     assert_int_equal(judge->host_free_bytes.value, 16 * KIT_GIB - 16 * KIT_GIB / 20);
-    uint64_t firm = decision.price_before.host_firm_bytes;
-    judge->settings.host_bytes = (bt_known){true, firm};
+    uint64_t all = decision.price_before.host.total_bytes, firm = decision.price_before.host_firm_bytes;
+    judge->settings.host_bytes = (bt_known){true, all};
     decide(16 * KIT_GIB, 0, BT_GUARD_UNCHANGED);
-    judge->settings.host_bytes.value = firm - 1;
+    judge->settings.host_bytes.value = all - 1;
     decide(16 * KIT_GIB, 0, BT_GUARD_TRIMMED);
-    assert_int_equal(judge->host_free_bytes.value, firm - 1);
+    assert_int_equal(judge->host_free_bytes.value, all - 1);
     assert_int_equal(decision.after.cache_ram_mib, 63);
+    assert_false(decision.changes_ctx);
+    judge->settings.host_bytes.value = firm - 64 * KIT_MIB - 1;
+    decide(16 * KIT_GIB, 0, BT_GUARD_TRIMMED);
+    assert_true(decision.changes_ctx);
     judge->settings.host_bytes.value = 32 * KIT_GIB; /* more than there is */
     decide(16 * KIT_GIB, 0, BT_GUARD_UNCHANGED);
     assert_true(judge->host_free_bytes.value < 16 * KIT_GIB);

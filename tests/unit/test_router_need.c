@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/beside.h"
-#include "base/error.h"
 #include "judge_kit.h"
 #include "router/need_find.h"
 
@@ -23,22 +22,6 @@ static bt_config_model model;
 static bt_need_ask ask;
 static bt_need need;
 static line words;
-static char *const *words_of_config; /* what bt_config_argv gives; NULL: an error */
-
-/* Stands in where the configuration's own is not linked. */
-__attribute__((weak)) bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port,
-                                               bt_arena *arena, char ***ret_argv, bt_error *err);
-bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port, bt_arena *arena,
-                         char ***ret_argv, bt_error *err) {
-    (void)of;
-    (void)its;
-    (void)port;
-    (void)arena;
-    if (!words_of_config)
-        return bt_fail(err, BT_E_ARG, "config", BT_MEASURE_NONE, 0, 0, "there are no words to start it with");
-    *ret_argv = (char **)(uintptr_t)words_of_config;
-    return BT_OK;
-}
 
 static int start(void **state) {
     (void)state;
@@ -359,47 +342,47 @@ static void on_time(void *user) {
     bt_loop_stop(user);
 }
 
+static void start_and_wait(waiting *w) {
+    bt_needing *needing = NULL;
+    assert_int_equal(bt_loop_open(&w->loop, NULL), BT_OK);
+    ask.loop = w->loop;
+    assert_int_equal(bt_need_start(&ask, on_need, w, &needing, NULL), BT_OK);
+    assert_int_equal(w->n, 0); /* never at once */
+    assert_int_equal(bt_loop_run(w->loop, NULL), BT_OK);
+    assert_int_equal(w->n, 1);
+    bt_loop_close(w->loop);
+}
+
 static void through_a_copy(void **state) {
     (void)state;
     waiting w = {0};
-    bt_needing *needing = NULL;
     find(LINE);
-    words_of_config = words.argv;
-    model.model = model_path; /* for the configuration's own words, where they are linked */
-    assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
-    ask.loop = w.loop;
-    assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
-    assert_int_equal(w.n, 0);
-    assert_int_equal(bt_loop_run(w.loop, NULL), BT_OK);
-    assert_int_equal(w.n, 1);
+    model.cmd = (char **)(uintptr_t)words.argv;
+    start_and_wait(&w);
+    assert_memory_equal(&w.got, &need, sizeof need);
+    w = (waiting){0};
+    model.cmd = NULL; /* the router's own line */
+    model.model = model_path;
+    start_and_wait(&w);
     assert_int_equal(w.got.how, BT_NEED_PRICED);
     assert_string_equal(w.got.arch, "llama");
-    assert_true(w.got.bytes[0] > 0);
-    bt_loop_close(w.loop);
 }
 
-static void a_copy_that_fails(void **state) {
+static void nothing_to_start(void **state) {
     (void)state;
     waiting w = {0};
-    bt_needing *needing = NULL;
-    words_of_config = NULL;
-    model.cmd = (char *[]){NULL};
-    assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
-    ask.loop = w.loop;
-    assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
-    assert_int_equal(bt_loop_run(w.loop, NULL), BT_OK);
-    assert_int_equal(w.n, 1);
+    char *none[] = {NULL};
+    model.cmd = none;
+    start_and_wait(&w);
     assert_int_equal(w.got.how, BT_NEED_UNKNOWN);
     assert_true(w.got.reason[0] != '\0');
-    bt_loop_close(w.loop);
 }
 
 static void cancelled(void **state) {
     (void)state;
     waiting w = {0};
     bt_needing *needing = NULL;
-    find(LINE);
-    words_of_config = words.argv;
+    model.model = model_path;
     assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
     ask.loop = w.loop;
     assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
@@ -436,7 +419,7 @@ int main(void) {
         cmocka_unit_test_setup(its_weights_may_stream, start),
         cmocka_unit_test_setup(described, start),
         cmocka_unit_test_setup(through_a_copy, start),
-        cmocka_unit_test_setup(a_copy_that_fails, start),
+        cmocka_unit_test_setup(nothing_to_start, start),
         cmocka_unit_test_setup(cancelled, start),
         cmocka_unit_test(their_names),
     };
