@@ -335,6 +335,8 @@ void bt_page_load(bt_router *router, bt_request *request, const char *id) {
     bt_model *model = bt_models_find(router->models, id);
     if (!model)
         bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called %.128s", id);
+    else if (router->closing)
+        bt_reply_error(request, 503, "shutting_down", NULL, 0, NULL, "the router is shutting down");
     else if (load(router, request, model, &why) != BT_OK)
         bt_reply_error(request, 503, why.code, NULL, 5, NULL, "%s", why.text);
 }
