@@ -113,6 +113,23 @@ static bool answer_page(bt_router *router, bt_request *request) {
     return allowed != NULL;
 }
 
+static unsigned hex(char c) {
+    return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+}
+
+/* Decoded; its escapes were found to be good before (server_target.c). false: longer than any name. */
+static bool take_name(const char *text, size_t n, char ret[BT_CONFIG_ID_MAX + 1]) {
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (at == BT_CONFIG_ID_MAX) return false;
+        bool escaped = text[i] == '%' && i + 2 < n;
+        ret[at++] = (char)(escaped ? hex(text[i + 1]) * 16 + hex(text[i + 2]) : (unsigned char)text[i]);
+        i += escaped ? 2 : 0;
+    }
+    ret[at] = '\0';
+    return true;
+}
+
 /* /upstream/MODEL/rest: ids may hold slashes, so the longest that is a name counts. The rest is taken from the target
  * as it was sent, so that what is encoded stays so. */
 static bool answer_upstream(bt_router *router, bt_request *request) {
@@ -122,13 +139,11 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
     size_t n_path = strcspn(rest, "?");
     for (size_t n = n_path; n > 0; n--) {
         const char *model = NULL;
-        if ((n < n_path && rest[n] != '/') || n > BT_CONFIG_ID_MAX) continue;
-        memcpy(name, rest, n);
-        name[n] = '\0';
+        if ((n < n_path && rest[n] != '/') || !take_name(rest, n, name)) continue;
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;
-        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : "/");
+        bt_call_begin(router, request, name, rest + n);
         return true;
     }
     bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
