@@ -39,9 +39,20 @@ def config(models, for_models=None, **top):
     return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
 
 
+class Router(router.Router):
+    """One that must end in good order, without a word of a sanitizer."""
+
+    def __exit__(self, kind, *rest):
+        status, log = self.stop()
+        super().__exit__(kind, *rest)
+        wrong = [line for line in log.splitlines() if "Sanitizer" in line or "runtime error" in line]
+        if kind is None and (status != 0 or wrong):
+            raise AssertionError(f"the router ended with {status}: {wrong or log[-800:]}")
+
+
 def start(text, *args, **options):
     """A router that listens, or the end of the test."""
-    serve = router.Router(text, *args, **options)
+    serve = Router(text, *args, **options)
     if not serve.works:
         _, log = serve.stop()
         raise AssertionError(f"the router did not start: {log[-1500:]}")
