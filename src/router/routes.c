@@ -128,7 +128,7 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;
-        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : "/");
+        bt_call_begin(router, request, name, rest + n);
         return true;
     }
     bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
