@@ -52,8 +52,11 @@ static void note(bt_guard_prices *p, const char *text) {
 /* ---- devices ---- */
 
 static uint32_t find_device(const bt_guard_prices *p, const char *name, size_t n) {
-    for (uint32_t i = 0; i < p->ask.n_devices; i++)
-        if (strlen(p->ask.devices[i].pool.name) == n && strncmp(p->ask.devices[i].pool.name, name, n) == 0) return i;
+    for (uint32_t i = 0; i < p->ask.n_devices; i++) {
+        const bt_guard_device *device = &p->ask.devices[i];
+        const char *its = device->seen_as[0] ? device->seen_as : device->pool.name;
+        if (strlen(its) == n && strncmp(its, name, n) == 0) return i;
+    }
     return BT_NO_DEVICE;
 }
 
