@@ -151,15 +151,43 @@ uint64_t bt_judge_adapter_bytes(const bt_judge *judge) {
 
 /* ---- former runs ---- */
 
+/* Twins of its options, and what hides devices from it. */
+static void add_variable(const bt_judge *judge, const char *name, bt_text *out) {
+    const bt_judge_input *input = &judge->input;
+    const char *value = bt_command_env(&judge->command, name, input->env, input->env_context);
+    if (value && strcmp(name, "LLAMA_ARG_PORT") != 0 && strcmp(name, "LLAMA_ARG_ALIAS") != 0)
+        bt_text_addf(out, "%s=%s\n", name, value);
+}
+
+static void add_variables(const bt_judge *judge, bt_text *out) {
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "GGML_VK_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        add_variable(judge, names[i], out);
+    for (uint32_t i = 0; i < BT_FLAG_COUNT; i++) {
+        const bt_flag *row = bt_flag_get((bt_flag_id)i);
+        if (row->variable && bt_flag_is_of((bt_flag_id)i, judge->command.program))
+            add_variable(judge, row->variable, out);
+    }
+}
+
 void bt_judge_recall(bt_judge *judge) {
+    bt_text variables;
     char path[PATH_BYTES];
     char *const *argv = judge->input.argv;
     bool has_program = judge->command.program != BT_PROGRAM_NONE;
     const char *program = argv[has_program ? judge->command.program_at : 0];
     bool found = program && bt_beside_program(program, path, sizeof path);
-    bt_footprint_name(found ? path : NULL, judge->facts ? judge->facts->header_sha256 : NULL,
-                      judge->facts ? judge->facts->file_bytes : 0, argv, judge->footprint_name);
-    bt_footprint_read(judge->footprint_name, &judge->seen);
+    bt_text_init(&variables, BT_JUDGE_FILE_MAX);
+    add_variables(judge, &variables);
+    bool whole = !variables.failed;
+    if (whole)
+        bt_footprint_name(found ? path : NULL, judge->facts ? judge->facts->header_sha256 : NULL,
+                          judge->facts ? judge->facts->file_bytes : 0, argv, bt_text_str(&variables),
+                          judge->footprint_name);
+    bt_text_done(&variables);
+    judge->seen = (bt_footprint){0};
+    if (whole) bt_footprint_read(judge->footprint_name, &judge->seen);
 }
 
 /* ---- a machine ---- */

@@ -335,6 +335,26 @@ static void shows(const char *text, const char *format, const char *names) {
     bt_judge_close(judge);
 }
 
+/* What was seen with one card is nothing that was seen with another. */
+static void other_variables(void **state) {
+    (void)state;
+    char name[BT_FOOTPRINT_NAME_BYTES];
+    visible_text = "1";
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    memcpy(name, judge->footprint_name, sizeof name);
+    assert_true(name[0] != '\0');
+    bt_judge_close(judge);
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    assert_string_equal(name, judge->footprint_name);
+    bt_judge_close(judge);
+    visible_text = "0";
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    assert_string_not_equal(name, judge->footprint_name);
+}
+
 static void hidden_cards(void **state) {
     (void)state;
     shows(NULL, LINE, "CUDA0 CUDA1 CUDA2 Vulkan0");
@@ -410,6 +430,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_least_of_the_host, start, stop),
         cmocka_unit_test_setup_teardown(the_least_of_what_fits_itself, start, stop),
         cmocka_unit_test_setup_teardown(hidden_cards, start, stop),
+        cmocka_unit_test_setup_teardown(other_variables, start, stop),
         cmocka_unit_test_setup_teardown(what_was_seen_counts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
