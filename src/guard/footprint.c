@@ -34,7 +34,7 @@
 #define PREFIX      "footprint-"
 #define N_FILES_MAX 64u
 #define LINE_BYTES  56u /* a name of 31 bytes, a number of 20 digits, a space, the end */
-#define FILE_BYTES  (sizeof FIRST_LINE + BT_POOL_MAX * LINE_BYTES)
+#define FILE_BYTES  (sizeof FIRST_LINE + (size_t)BT_POOL_MAX * LINE_BYTES)
 
 _Static_assert(sizeof PREFIX + 64 <= BT_FOOTPRINT_NAME_BYTES, "the name of a file");
 

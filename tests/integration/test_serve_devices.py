@@ -166,6 +166,14 @@ def try_release(cards):
         took = time.monotonic() - begun
         checks.check(PATIENCE_S - 1 < took < PATIENCE_S + 3, f"it is waited for, and not for ever: {took:.1f} s")
         checks.check("b: stopped: its memory is not all free again" in serve.log(), serve.log()[-800:])
+        # and at the end nobody waits for it
+        cards.shows((24576, 24000, {}))
+        serve.chat("a", "x", 1)
+        cards.shows((24576, 4000, {serve.children()["a"]: 20000}))
+        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20, 10), "measured")
+        begun = time.monotonic()
+        status, log = serve.stop()
+        checks.check(status == 0 and time.monotonic() - begun < 3, f"{status} after {time.monotonic() - begun:.1f} s: {log[-500:]}")
 
 
 def try_nobody_says(cards):
