@@ -17,6 +17,9 @@
  * What it has free is then unknown, which is neither nothing nor all: the limit alone bounds a start, where there is
  * none nothing does, and the guard before each start has the last word (decision 027).
  *
+ * A driver that hangs holds the copy that asked it, maybe for ever and past any signal: after that it is asked a minute
+ * later, then two, four, at last every hour, so that such copies do not pile up; the host is sampled on meanwhile.
+ *
  * Bound: BT_POOL_MAX pools, BT_POOLS_USERS_MAX users. Left out: whose the users are (models.c), what follows
  * (policy.c). */
 #include "router/pools.h"
@@ -29,12 +32,15 @@
 #include "probe/probe.h"
 #include "probe/proc.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define BUSY_MS      1000u
 #define IDLE_MS      5000u
 #define ASIDE_MAX_MS 10000u
+#define HANG_MIN_MS  60000u /* so long after a driver hung it is not asked; doubled each time */
+#define HANG_MAX_MS  3600000u
 /* The router's own line of the host. Measured: 9 to 14 MiB resident with 10 models (bench/serve.py), a copy of it that
  * reads a header with 262,000 tokens 20 MiB more; the rest is for what is on its way between servers and clients. */
 #define OWN_BYTES (UINT64_C(48) << 20)
@@ -46,6 +52,8 @@ struct bt_sampler {
     bt_pools pools;
     bt_aside *aside;
     bt_timer timer;
+    uint64_t began_ms;
+    uint64_t hang_ms, ask_at_ms; /* the pause after a driver hung, and when it is over; 0: none */
     bool busy, no_devices;
     bool asked; /* while a sample was on its way: what it shows may be older than the question */
     /* By a driver: in this sample, and ever. The others are there because the configuration names them. */
@@ -289,9 +297,15 @@ static void settle_devices(bt_sampler *s, const bt_error *err) {
 static void publish(bt_sampler *s) {
     uint64_t delay_ms = s->busy ? BUSY_MS : IDLE_MS;
     s->pools.ready = true;
+    s->pools.began_ms = s->began_ms;
     bt_loop_timer_set(s->loop, &s->timer, s->asked ? 0 : delay_ms);
     s->asked = false;
     s->on_sample(s->user);
+}
+
+static void note_hang(bt_sampler *s, bool hung) {
+    s->hang_ms = hung ? bt_min_u64(bt_max_u64(2 * s->hang_ms, HANG_MIN_MS), HANG_MAX_MS) : 0;
+    s->ask_at_ms = hung ? bt_loop_now_ms(s->loop) + s->hang_ms : 0;
 }
 
 static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
@@ -299,6 +313,7 @@ static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
     s->aside = NULL;
     read_host(s);
     memset(s->shown, 0, sizeof s->shown);
+    note_hang(s, err && err->sys == ETIMEDOUT);
     if (err) {
         s->pools.n_users = 0;
     } else {
@@ -313,10 +328,11 @@ static void sample(void *user) {
     bt_sampler *s = user;
     if (s->aside) return; /* its end is a sample too */
     bt_error why = {0};
-    if (!s->no_devices &&
-        bt_aside_start(s->loop, read_devices, s, ASIDE_MAX_MS, on_devices, s, &s->aside, &why) == BT_OK)
+    s->began_ms = bt_loop_now_ms(s->loop);
+    bool blind = s->no_devices || bt_loop_now_ms(s->loop) < s->ask_at_ms;
+    if (!blind && bt_aside_start(s->loop, read_devices, s, ASIDE_MAX_MS, on_devices, s, &s->aside, &why) == BT_OK)
         return;
-    if (!s->no_devices) {
+    if (!blind) {
         on_devices(s, NULL, &why);
         return;
     }
@@ -350,6 +366,7 @@ void bt_sampler_close(bt_sampler *s) {
 void bt_sampler_reconfigure(bt_sampler *s, const bt_config *config) {
     s->config = config;
     s->no_devices = false;
+    s->ask_at_ms = 0;
     bt_sampler_ask(s);
 }
 

@@ -33,6 +33,7 @@ typedef struct bt_pools {
     uint32_t n_users;
     uint64_t own_bytes; /* of the host's limit: the router itself, what it holds of requests, its helpers */
     bool ready;         /* there was a sample */
+    uint64_t began_ms;  /* of the loop's clock: no reading of it is older */
 } bt_pools;
 
 typedef struct bt_sampler bt_sampler;

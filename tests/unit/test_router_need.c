@@ -90,6 +90,7 @@ static void declared(void **state) {
     assert_int_equal(need.bytes[1], 7);
     assert_int_equal(need.n_slots, 0);
     assert_false(need.can_shrink);
+    assert_string_equal(need.reason, "CUDA9, of which it declares memory, is not here");
     find(LINE); /* the user's word counts, and the file is described all the same */
     assert_int_equal(need.how, BT_NEED_DECLARED);
     assert_int_equal(need.bytes[0], 5);
