@@ -211,12 +211,22 @@ static void seen_before(void **state) {
     assert_int_equal(need.how, BT_NEED_UNKNOWN);
     find(LINE);
     uint64_t typed = need.bytes[0];
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed - 1}});
+    const bt_known device = {true, need.bytes[1] - 7};
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed - 1}, device});
     find(LINE);
     assert_int_equal(need.bytes[0], typed);
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 7}, device});
+    find(LINE); /* of no pinned layers: the 7 bytes may be some that it moved */
+    assert_int_equal(need.bytes[0], typed);
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 8}, device});
     find(LINE);
     assert_int_equal(need.how, BT_NEED_PRICED);
+    assert_int_equal(need.bytes[0], typed + 1);
+    assert_int_equal(need.bytes[1], device.value + 7);
+    find(LINE " -ngl 0");
+    typed = need.bytes[0];
+    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    find(LINE " -ngl 0");
     assert_int_equal(need.bytes[0], typed + 1);
 }
 
