@@ -98,6 +98,11 @@ void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, b
     json_t *root = json_pack("{s:s, s:I, s:I, s:o}", "pool", pool, "need_bytes", (json_int_t)step->need_bytes,
                              "have_bytes", (json_int_t)step->have_bytes, "pools", pools_json(models));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (text && strlen(text) >= sizeof ret->detail_json) { /* too many hold something: /api/memory has them all */
+        bt_heap_free(text);
+        (void)json_object_del(root, "pools");
+        text = json_dumps(root, JSON_COMPACT);
+    }
     if (text && strlen(text) < sizeof ret->detail_json)
         (void)snprintf(ret->detail_json, sizeof ret->detail_json, "%s", text);
     bt_heap_free(text);

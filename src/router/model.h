@@ -81,6 +81,7 @@ struct bt_model {
     uint64_t free_last[BT_POOL_MAX]; /* STOPPING: what devices had free at the last look */
     uint32_t n_release_looks;
     bool learned_once;    /* there is more to keep than was kept */
+    bool port_lost;       /* at the last start: once more is tried */
     uint32_t cut_percent; /* of devices: after a start that found no memory there; 0: none */
 
     /* requests */
