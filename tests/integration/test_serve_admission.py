@@ -78,15 +78,14 @@ def check_refuse():
 
 def check_refuse_among_many():
     """However many hold something, a refusal has its numbers."""
-    sleeper = {"cmd": ["sh", "-c", "exec sleep 1000 # ${PORT}"], "checkEndpoint": "none", "memory": {"host": "2M"}}
-    models = {f"{i:03}-{'x' * 110}": sleeper for i in range(24)}
+    sleeper = {"cmd": ["sh", "-c", "exec sleep 1000 # ${PORT}"], "checkEndpoint": "none", "memory": {"host": "1M"}, "preload": True}
+    models = {f"{i:03}-{'x' * 110}": sleeper for i in range(70)}
     with stubs.start(stubs.config(models | {"huge": stubs.model(host="300M")}, for_models=FOR_MODELS)) as serve:
-        for name in models:
-            serve.ask(f"/api/models/load/{name}", {})
-        checks.check(len(serve.states()) == 24, f"all are there: {len(serve.states())}")
+        checks.check(serve.wait_for(lambda: len(serve.states()) == 70, 20), f"all are there: {len(serve.states())}")
         asked = stubs.Asked(serve, "huge").wait()
         error = asked.error
         checks.check(asked.status == 503 and error.get("need_bytes") == 300 * harness.MIB and error.get("pool") == "host", f"{asked}")
+        checks.check([one["model"] for one in decisions(serve, "refuse")] == ["huge"], "and so has its event")
 
 
 def check_one_process():
