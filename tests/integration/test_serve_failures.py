@@ -194,6 +194,28 @@ def check_cooldown():
         checks.check(starts(serve, "a") == 3, f"each was tried: {starts(serve, 'a')}")
 
 
+def check_timeout():
+    """A server that takes a request and does not answer, where the configuration has a limit; one that cannot be reached."""
+    models = {"hangs": stubs.model("--hang", host="30M", timeouts={"responseHeader": "500ms"}),
+              "slow": stubs.model("--token-ms 100", host="30M", timeouts={"responseHeader": "500ms"}),
+              "away": stubs.model(host="30M", proxy="http://127.0.0.1:1", checkEndpoint="none")}
+    peers = {"there": {"proxy": "http://127.0.0.1:1", "models": ["x"]}}
+    with stubs.start(stubs.config(models, peers=peers)) as serve:
+        asked = stubs.Asked(serve, "hangs").wait()
+        refused(asked, 504, "model_timeout")
+        checks.check(stubs.behind(serve, "hangs").ask("/stub")["n_gone"] == 1 or serve.wait_for(
+            lambda: stubs.behind(serve, "hangs").ask("/stub")["n_gone"] == 1, 2), "the server is left")
+        checks.check(serve.states()["hangs"] == "ready", "and not blamed")
+        events = serve.stream("/v1/chat/completions", stubs.body("slow", n=15))
+        checks.check(len(events) >= 15, f"the limit is the head's, not the answer's: {len(events)}")
+        refused(stubs.Asked(serve, "away").wait(), 502, "model_unreachable")
+        refused(stubs.Asked(serve, "x").wait(), 502, "model_unreachable")
+        rows = serve.ask("/api/metrics/activity")["rows"]
+        codes = [(row["model"], row["status"], row["outcome"], row["code"]) for row in rows]
+        checks.check(codes == [("there/x", 502, "error", "model_unreachable"), ("away", 502, "error", "model_unreachable"),
+                               ("slow", 200, "ok", None), ("hangs", 504, "error", "model_timeout")], f"rows: {codes}")
+
+
 def check_overflow():
     """Case 16: what the server itself refuses goes through as it is."""
     models = {"a": stubs.model("-c 64 -np 2", host="30M")}
@@ -208,7 +230,7 @@ def check_overflow():
 
 def main():
     harness.require()
-    parts = [(check_device_memory, check_last_words, check_port_taken, check_port_lost, check_hang), (check_back_off, check_stubborn, check_overflow),
+    parts = [(check_device_memory, check_last_words, check_port_taken, check_port_lost, check_hang), (check_back_off, check_stubborn, check_timeout, check_overflow),
              (check_crash_in_answer, check_kill, check_crash_loop, check_cooldown)]
     stubs.run_beside(checks, parts)
     checks.end()
