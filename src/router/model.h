@@ -83,6 +83,7 @@ struct bt_model {
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
     bool changed;                     /* the guard did not start it as it is typed */
     uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
+    bool port_lost;                   /* at the last start: once more is tried */
 
     /* requests */
     bt_job *waiting_first, *waiting_last;

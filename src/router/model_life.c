@@ -12,10 +12,11 @@
  * an idle model that should go is told to. It may be called at any time, as often as wanted.
  *
  * A start that fails is tried again by the next request, after a pause that doubles from 1 s to the configuration's
- * cooldown; the failure is what requests are told meanwhile. So is one that dies soon after it was ready, but that who
- * waits for it waits on. The count of failures begins anew when one ran for STABLE_MS, or ended because it was told to.
- * One that found no memory on a device, though the books had it, is tried once more at once with a tenth less of each
- * device: the books were wrong, and waiting does not mend them. */
+ * cooldown; the failure is what requests are told meanwhile. So is one that dies soon after it was ready; the first
+ * time who waits for it waits on. The count of failures begins anew when one ran for STABLE_MS, or ended because it was
+ * told to. One that found no memory on a device, though the books had it, is tried once more at once with a tenth less
+ * of each device: the books were wrong, and waiting does not mend them. So is one that found its port taken, with
+ * another: somebody was quicker between our look and its own. */
 #include "router/json_text.h"
 #include "router/models.h"
 
@@ -168,6 +169,7 @@ static void become_ready(bt_model *model) {
     model->idle_since_ms = now_ms;
     model->retry_at_ms = 0;
     model->cut_percent = 0;
+    model->port_lost = false;
     model->refusal.status = 0;
     bt_metrics_observe(&model->counts.start, (double)(now_ms - model->started_ms) / 1000.0);
     bt_sampler_ask(model->all->ask.sampler);
@@ -291,7 +293,13 @@ static void fail_start(bt_model *model, const bt_child_end *end) {
                       model->id, CUT_PERCENT, end->words);
         return; /* who waits goes on waiting */
     }
+    if (end->failure == BT_CHILD_PORT && model->config->uses_port && !model->port_lost) {
+        model->port_lost = true;
+        bt_models_say(model->all, "%s: port %u was taken: once more with another", model->id, model->port);
+        return;
+    }
     model->cut_percent = 0;
+    model->port_lost = false;
     model->n_failures++;
     model->retry_at_ms = now_of(model) + backoff_of(model);
     model->after_stop = BT_MODEL_FAILED;
@@ -310,7 +318,7 @@ static void die(bt_model *model, const bt_child_end *end) {
         model->n_failures++;
         model->retry_at_ms = now_ms + backoff_of(model);
         model->after_stop = BT_MODEL_FAILED;
-        model->crashed = true;
+        model->crashed = model->n_failures == 1;
     }
     model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = retry_after_of(model)};
     (void)snprintf(model->refusal.code, sizeof model->refusal.code, "%s", code ? code : "crashed");
