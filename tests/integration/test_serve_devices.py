@@ -4,6 +4,7 @@ with NVML's calls, which shows what stands in a file; the servers are a program 
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ if b"__asan_init" in NVML.read_bytes():
 checks = harness.Checks()
 STUB = harness.SOURCE / "tests/support/stub_server.py"
 GIB = 1 << 30
+PORTS = itertools.count(21000, 100)  # routers that start side by side would find the same port free
 LATE_S = 2.0
 PATIENCE_S = 4.2  # of a start, for memory that is not there (src/router/model_life.c)
 
@@ -50,7 +52,7 @@ class Cards:
     def serve(self, models, devices="{CUDA0: {budget: 22G, target: 21G}}", more=""):
         rows = "\n".join(f"  {name}: {{cmd: '{sys.executable} {STUB} --port ${{PORT}} {words}'{rest}}}"
                          for name, (words, rest) in models.items())
-        config = f"start_port: 0\nhold: 0\npatience: 5s\ndevices: {devices}\n{more}\nmodels:\n{rows}\n"
+        config = f"start_port: {next(PORTS)}\nhold: 0\npatience: 5s\ndevices: {devices}\n{more}\nmodels:\n{rows}\n"
         with router.Router(config, env=self.env) as serve:
             if not checks.check(serve.works, f"it starts: {serve.log()[-800:]}"):
                 checks.end()
@@ -289,7 +291,7 @@ def try_exec(cards):
 
     decision, priced, said = decide()
     checks.check(decision["decision"] == "unchanged" and 0 < priced < 1 << 30 and "former runs" not in said, f"{decision} {said}")
-    config = f"hold: 0\nstart_port: 0\nmodels:\n  a: {{cmd: '{' '.join(words)} --port ${{PORT}}'}}\n"
+    config = f"hold: 0\nstart_port: {next(PORTS)}\nmodels:\n  a: {{cmd: '{' '.join(words)} --port ${{PORT}}'}}\n"
     with router.Router(config, env=cards.env) as serve:
         serve.chat("a", "x", 1)
         one = of(serve, "a")
@@ -338,7 +340,7 @@ def try_hidden(cards):
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}" "$@"\n')
     program.chmod(0o755)
     words = f"{program} -m {harness.SMOLLM2} -ngl 99 -c 4096 -np 1 --cache-ram 0 --port ${{PORT}}"
-    config = f"""start_port: 0
+    config = f"""start_port: {next(PORTS)}
 models:
   both: {{cmd: '{words}'}}
   first: {{cmd: '{words}', env: [CUDA_VISIBLE_DEVICES=0]}}
