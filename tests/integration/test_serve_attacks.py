@@ -16,11 +16,13 @@ import resource
 import signal
 import socket
 import socketserver
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+import client
 import harness
 import router
 
@@ -343,6 +345,42 @@ def check_kills(port):
             checks.check(gone, f"kill {i}: {router.marked(mark) if mark else ''} live on")
 
 
+def check_deaf_log(port):
+    """Nobody reads standard error: requests do not wait for that."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(config(port))
+        file.flush()
+        read_end, write_end = os.pipe()
+        with subprocess.Popen([harness.BIN, "serve", file.name, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=write_end,
+                              env=harness.environment()) as process:
+            os.close(write_end)
+            asked = client.Client()
+            asked.port = int(process.stdout.readline().rpartition(b":")[2])
+            try:
+                for _ in range(150):
+                    asked.request("/" + "x" * 900, timeout_s=5)
+                checks.check(is_well(asked) is True, "with a full log")
+                log = b"" if len(os.read(read_end, 1 << 20)) < 30000 else b"full"
+                asked.request("/again", timeout_s=5)
+                checks.check(log == b"full" and b"lines lost" in os.read(read_end, 1 << 20), "the log says that lines are lost")
+            except OSError as why:
+                checks.check(False, f"with a full log: {why!r}")
+            process.kill()
+        os.close(read_end)
+
+
+def check_samples(serve):
+    """Memory is looked at also while one short request follows the other."""
+    is_well(serve)
+    first = serve.ask("/api/memory")["pools"][0]["free_bytes"]
+    end = time.monotonic() + 5
+    changed = False
+    while time.monotonic() < end and not changed:
+        is_well(serve)
+        changed = serve.ask("/api/memory")["pools"][0]["free_bytes"] != first
+    checks.check(changed, "no new sample of memory while requests come")
+
+
 def check_few_descriptors(port):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
@@ -377,7 +415,7 @@ def main():
     with router.Router(config(port)) as serve:
         if not serve.works:
             raise SystemExit(serve.log())
-        for check in (check_servers, check_bodies, check_clients, lambda s: check_reloads(s, port)):
+        for check in (check_samples, check_servers, check_bodies, check_clients, lambda s: check_reloads(s, port)):
             begun = time.monotonic()
             if not only or getattr(check, "__name__") in only:
                 check(serve)
@@ -386,7 +424,7 @@ def main():
         status, log = serve.stop()
         checks.check(status == 0 and "runtime error" not in log and "Sanitizer" not in log, f"it ends with {status}: {log[-2000:]}")
         checks.check(not mark or not router.marked(mark), "something is left of it")
-    for check in (check_names, check_few_descriptors, check_kills):
+    for check in (check_names, check_deaf_log, check_few_descriptors, check_kills):
         begun = time.monotonic()
         if not only or check.__name__ in only:
             check(port)
