@@ -63,7 +63,6 @@ struct bt_model {
     char url[128];      /* "http://127.0.0.1:5800" */
     bt_exchange *probe; /* of /health */
     bt_flow *probe_flow;
-    uint32_t probe_status;
     bt_timer timer; /* STARTING: the next look; STOPPING: release; READY: ttl; FAILED: the next try */
     uint64_t started_ms, ready_ms, deadline_ms;
     bt_model_state after_stop; /* STOPPING: STOPPED, or FAILED */

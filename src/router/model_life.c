@@ -176,18 +176,9 @@ static void become_ready(bt_model *model) {
     bt_model_set(model, BT_MODEL_READY, "after %.1f s", (double)(now_ms - model->started_ms) / 1000.0);
 }
 
-static void on_probe_head(void *user, const bt_exchange_head *head) {
-    bt_model *model = user;
-    model->probe_status = head->status;
-}
-
-static void on_probe_end(void *user, bt_exchange_failure failure, const char *words) {
-    bt_model *model = user;
-    (void)words;
-    model->probe = NULL;
-    drop_probe(model);
+static void judge(bt_model *model, uint32_t status) {
     if (model->state != BT_MODEL_STARTING) return;
-    if (failure == BT_EXCHANGE_OK && model->probe_status == 200) {
+    if (status == 200) {
         become_ready(model);
         return;
     }
@@ -195,16 +186,32 @@ static void on_probe_end(void *user, bt_exchange_failure failure, const char *wo
     look_again(model, age_ms < 2000 ? 50 : age_ms < 30000 ? 250 : 1000);
 }
 
+/* The head says it all: what may follow is a page of any length, or of none that ends. */
+static void on_probe_head(void *user, const bt_exchange_head *head) {
+    bt_model *model = user;
+    uint32_t status = head->status;
+    drop_probe(model);
+    judge(model, status);
+}
+
+static void on_probe_end(void *user, bt_exchange_failure failure, const char *words) {
+    bt_model *model = user;
+    (void)words, (void)failure;
+    model->probe = NULL;
+    drop_probe(model);
+    judge(model, 0);
+}
+
 static void look_at_health(bt_model *model) {
     char url[512];
     bt_error why = {0};
+    look_again(model, 1000); /* its time may be over meanwhile (settle_starting) */
     if (model->probe) return;
     if (!model->config->check_endpoint) {
         become_ready(model);
         return;
     }
     (void)snprintf(url, sizeof url, "%s%s", model->url, model->config->check_endpoint);
-    model->probe_status = 0;
     const bt_exchange_ask ask = {.client = model->all->ask.client,
                                  .method = "GET",
                                  .url = url,
@@ -220,7 +227,6 @@ static void look_at_health(bt_model *model) {
         bt_flow_drop_producer(model->probe_flow);
         drop_probe(model);
     }
-    look_again(model, 1000);
 }
 
 /* ---- ending ---- */
