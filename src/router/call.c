@@ -345,9 +345,17 @@ static bool read_body(bt_call *call, const char *name) {
     return false;
 }
 
+/* It begins with a slash: of "/upstream/model?x" nothing but "?x" is left. */
+static char *copy_target(const char *target) {
+    size_t n = strlen(target) + 2;
+    char *copy = bt_heap_alloc(n);
+    if (copy) (void)snprintf(copy, n, "%s%s", *target == '/' ? "" : "/", target);
+    return copy;
+}
+
 void bt_call_begin(bt_router *router, bt_request *request, const char *name, const char *target) {
     bt_call *call = bt_heap_alloc(sizeof *call);
-    if (call) call->target = bt_heap_strdup(target ? target : bt_request_target(request));
+    if (call) call->target = copy_target(target ? target : bt_request_target(request));
     if (!call || !call->target || strlen(call->target) > TARGET_MAX) {
         if (call) bt_heap_free(call->target);
         bt_heap_free(call);

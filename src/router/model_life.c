@@ -389,6 +389,9 @@ static void settle_stopped(bt_model *model) {
         model->next_source = NULL;
         model->next_config = NULL;
         model->outdated = false;
+        model->n_failures = 0; /* what was wrong with it may be what was changed */
+        model->retry_at_ms = 0;
+        model->refusal = (bt_model_refusal){0};
         bt_model_forget_need(model);
         bt_models_release(old);
         bt_models_kick(model->all);

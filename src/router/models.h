@@ -99,6 +99,8 @@ void bt_model_sampled(bt_model *model, const bt_pools *pools);
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
 void bt_model_heard(bt_model *model, const char *line, size_t n); /* a line of its process */
 void bt_model_learn(bt_model *model);
+/* models.c: it is another model now: what it takes is asked anew, also where it is being asked. */
+void bt_model_forget_need(bt_model *model);
 void bt_models_ask_needs(bt_models *models);
 void bt_model_forget_need(bt_model *model); /* models.c */
 /* It starts, or begins to end: what others are seen to take by the difference is disturbed. */

@@ -65,8 +65,9 @@ def check_leave_answer():
         stub = stubs.behind(serve, "a")
         for stream in (True, False):
             before = stub.ask("/stub")["n_gone"]
+            n_before = stub.ask("/stub")["n_requests"]
             leaver = stubs.Leaver(serve, "a", n=500, stream=stream)
-            serve.wait_for(lambda: stubs.row_of(serve, "a")["running"] == 1, 5)
+            serve.wait_for(lambda n=n_before: stub.ask("/stub")["n_requests"] == n + 1, 5)
             if stream:
                 leaver.connection.getresponse().read(50)
             leaver.leave()
@@ -75,9 +76,11 @@ def check_leave_answer():
             checks.check(time.monotonic() - begun < 1, f"within a second: {time.monotonic() - begun}")
             checks.check(serve.wait_for(lambda: stubs.row_of(serve, "a")["running"] == 0, 1), "its turn is over")
         leaver = stubs.Leaver(serve, "hangs")
-        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "hangs").get("running") == 1, 8), "the other's is taken")
+        serve.wait_for(lambda: serve.states().get("hangs") == "ready", 8)
+        stub = stubs.behind(serve, "hangs")
+        checks.check(serve.wait_for(lambda: stub.ask("/stub")["n_requests"] == 1, 3), "the other's is taken")
         leaver.leave()
-        checks.check(serve.wait_for(lambda: stubs.behind(serve, "hangs").ask("/stub")["n_gone"] == 1, 1), "and seen to go")
+        checks.check(serve.wait_for(lambda: stub.ask("/stub")["n_gone"] == 1, 1), "and seen to go")
 
 
 def check_slow_reader():
@@ -147,7 +150,7 @@ def check_listeners():
     """Who listens to events and logs does not keep the router from ending."""
     serve = stubs.start(stubs.config({"a": stubs.model(host="20M")}))
     serve.chat("a", "Hello", 1)
-    opened = [serve.open(path) for path in ("/api/events", "/logs/stream", "/logs/stream/a")]
+    opened = [serve.open(path, headers=stubs.STREAM) for path in ("/api/events", "/logs/stream", "/logs/stream/a")]
     begun = time.monotonic()
     serve.process.send_signal(signal.SIGTERM)
     ended(serve, begun, 4, "with listeners")

@@ -118,7 +118,7 @@ def try_measured(cards, serve):
     serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 14 * GIB, 10)
     threading.Timer(0.5, cards.shows, ((24576, 24000, {}), (8192, 8000, {}))).start()
     serve.chat("a", "x", 1)
-    decision = [json.loads(text) for text in serve.decisions()][-1]
+    decision = serve.happened("decision")[-1]
     held = next(one for one in decision["data"]["pools"] if one["name"] == "CUDA0")["held"]
     checks.check(held.get("b") == 14 * GIB and held.get("c") == 10 * GIB, f"charged with the more: {held}")
 

@@ -58,7 +58,7 @@ def check_filters():
 
 def check_upstream():
     """/upstream/MODEL/...: any method, with its query, and a body of any kind."""
-    with stubs.start(stubs.config({"org/a": stubs.model(host="20M"), "b": stubs.model(host="20M")})) as serve:
+    with stubs.start(stubs.config({"org/a": stubs.model(host="20M"), "b": stubs.model(host="20M", aliases=['a "name"%'])})) as serve:
         checks.check(serve.ask("/upstream/org/a/props?x=%20y&x=2")["model_path"] == "stub.gguf", "GET")
         answer = serve.ask("/upstream/org/a/tokenize", {"content": "one two three"})
         checks.check(answer["tokens"] == [0, 1, 2], f"POST: {answer}")
@@ -79,6 +79,10 @@ def check_upstream():
         connection.close()
         row = serve.ask("/api/metrics/activity")["rows"][1]
         checks.check(row["outcome"] == "ok", f"the row of a HEAD: {row}")
+        serve.request("/upstream/org/a?x=1", {})
+        checks.check(last(serve, "org/a")["path"] == "/?x=1", f"a query behind the name: {last(serve, 'org/a')['path']}")
+        for path in ("/upstream/org%2Fa/props", "/upstream/a%20%22name%22%25/props"):
+            checks.check(serve.request(path)[0] == 200, f"{path}: a name that is encoded")
         status, data = serve.request("/upstream/nobody/props")
         checks.check(status == 404 and stubs.error_of(data).get("code") == "model_not_found", f"{status}: {data}")
         status, _ = serve.request("/upstream/org/a/nothing/there")
@@ -116,7 +120,7 @@ def check_load():
     """Preload, /api/models/load and unload, /unload, ttl."""
     models = {"pre": stubs.model(host="20M"), "marked": stubs.model(host="20M", preload=True), "short": stubs.model(host="20M", ttl="1s"),
               "slow": stubs.model("--load-seconds 30", host="20M"), "bad": stubs.model("--die-with oh", host="20M"),
-              "busy": stubs.model("--token-ms 50", host="20M")}
+              "busy": stubs.model("--token-ms 50", host="20M", concurrency=1)}
     text = stubs.config(models, hooks={"on_startup": {"preload": ["pre"]}})
     with stubs.start(text) as serve:
         checks.check(serve.wait_for(lambda: serve.states() == {"pre": "ready", "marked": "ready"}, 10), f"preloaded: {serve.states()}")
@@ -134,8 +138,9 @@ def check_load():
         checks.check(serve.wait_for(lambda: "slow" in serve.children(), 5), "it starts")
         connection.close()
         checks.check(serve.wait_for(lambda: "slow" not in serve.states(), 3), "who asked has left: given up")
-        running = stubs.Asked(serve, "busy", n=20)
+        running = stubs.Asked(serve, "busy", n=30)
         serve.wait_for(lambda: stubs.row_of(serve, "busy").get("running") == 1, 5)
+        checks.check(serve.ask("/api/models/load/busy", {})["status"] == "loaded" and running.is_alive(), "busy, and loaded")
         checks.check(serve.ask("/unload")["status"] == "ok", "/unload")
         checks.check(stubs.row_of(serve, "busy")["state"] == "draining", "what is asked finishes first")
         checks.check(running.wait().status == 200, f"{running}")

@@ -102,6 +102,18 @@ def check_starting():
         checks.check(b'"model": "new"' in asked.data, f"{asked}")
 
 
+def check_mended():
+    """A model that did not start is tried at once when its configuration has changed."""
+    with stubs.start(stubs.config({"a": stubs.model("--die-with oh", host="20M")})) as serve:
+        for _ in range(3):
+            stubs.Asked(serve, "a").wait()
+            time.sleep(1.1)
+        checks.check(stubs.Asked(serve, "a").wait().status == 503, "it fails, and is not tried now")
+        reload(serve, stubs.config({"a": stubs.model(host="20M")}))
+        asked = stubs.Asked(serve, "a").wait()
+        checks.check(asked.status == 200, f"mended: {asked}")
+
+
 def check_file():
     """The file is looked at by itself; the budget and the keys change too."""
     models = {"a": stubs.model(host="60M"), "b": stubs.model(host="60M")}
@@ -126,7 +138,7 @@ def check_file():
 
 def main():
     harness.require()
-    stubs.run_beside(checks, [(check_changed, check_bad), (check_removed, check_starting), (check_file,)])
+    stubs.run_beside(checks, [(check_changed, check_bad), (check_removed, check_starting, check_mended), (check_file,)])
     checks.end()
 
 

@@ -20,6 +20,7 @@ import router
 
 # What the router keeps of a budget for itself: 48 MiB (src/router/pools.c), and the bodies that it may hold.
 OWN_BYTES = (48 + 16) * harness.MIB
+STREAM = {"Accept": "text/event-stream"}  # else /api/events answers once
 PROGRAM = harness.SOURCE / "tests/support/stub_server.py"
 
 
@@ -39,9 +40,20 @@ def config(models, for_models=None, **top):
     return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
 
 
+class Router(router.Router):
+    """One that must end in good order, without a word of a sanitizer."""
+
+    def __exit__(self, kind, *rest):
+        status, log = self.stop()
+        super().__exit__(kind, *rest)
+        wrong = [line for line in log.splitlines() if "Sanitizer" in line or "runtime error" in line]
+        if kind is None and (status != 0 or wrong):
+            raise AssertionError(f"the router ended with {status}: {wrong or log[-800:]}")
+
+
 def start(text, *args, **options):
     """A router that listens, or the end of the test."""
-    serve = router.Router(text, *args, **options)
+    serve = Router(text, *args, **options)
     if not serve.works:
         _, log = serve.stop()
         raise AssertionError(f"the router did not start: {log[-1500:]}")
@@ -132,7 +144,7 @@ def row_of(serve, name):
 
 def events_of(serve, seconds=1.0):
     """(type, data) of all events that are kept."""
-    connection, response = serve.open("/api/events?after=0", timeout_s=seconds)
+    connection, response = serve.open("/api/events?after=0", timeout_s=seconds, headers=STREAM)
     found = []
     try:
         for line in response:
