@@ -52,8 +52,11 @@ static void note(bt_guard_prices *p, const char *text) {
 /* ---- devices ---- */
 
 static uint32_t find_device(const bt_guard_prices *p, const char *name, size_t n) {
-    for (uint32_t i = 0; i < p->ask.n_devices; i++)
-        if (strlen(p->ask.devices[i].pool.name) == n && strncmp(p->ask.devices[i].pool.name, name, n) == 0) return i;
+    for (uint32_t i = 0; i < p->ask.n_devices; i++) {
+        const bt_guard_device *device = &p->ask.devices[i];
+        const char *its = device->seen_as[0] ? device->seen_as : device->pool.name;
+        if (strlen(its) == n && strncmp(its, name, n) == 0) return i;
+    }
     return BT_NO_DEVICE;
 }
 
@@ -335,26 +338,29 @@ uint64_t bt_guard_loading_bytes(const bt_guard_prices *prices, const bt_guard_pr
 
 /* More than the price of the line as it is typed, at its most: that much was wrong about it, and stays wrong whatever
  * is moved or trimmed. How a model is dealt over devices depends on what they have free, so that one of several may
- * take more than is priced for it today: only what all of them took more counts of each. */
+ * take more than is priced for it today: only what all of them took more counts of each. Layers that nobody pinned the
+ * program may have moved to the host itself: what devices took less of them is not what was wrong about the host. */
 static void learn(bt_guard_prices *p) {
     const bt_footprint *seen = p->ask.seen;
     bt_placement at;
     bt_guard_price price;
-    uint64_t all = 0;
+    uint64_t of_devices = 0;
     if (!seen || seen->n == 0) return;
     bt_guard_placement(p, &at);
     at.n_ctx = bt_guard_open_ctx(p);
     bt_guard_prices_at(p, &at, &price);
-    uint64_t host = bt_sat_add_u64(price.host.total_bytes, bt_guard_loading_bytes(p, &price));
-    p->learned_host_bytes = bt_sat_sub_u64(bt_footprint_find(seen, "host"), host);
     for (uint32_t i = 0; i < price.n_devices; i++)
-        add(&all, bt_footprint_find(seen, price.devices[i].name));
-    all = bt_sat_sub_u64(all, price.device_bytes);
+        add(&of_devices, bt_footprint_find(seen, price.devices[i].name));
+    uint64_t more = bt_sat_sub_u64(of_devices, price.device_bytes);
     for (uint32_t i = 0; i < price.n_devices; i++) {
         uint64_t its = bt_sat_sub_u64(bt_footprint_find(seen, price.devices[i].name), price.devices[i].total_bytes);
-        p->learned_bytes[i] = bt_min_u64(its, all);
+        p->learned_bytes[i] = bt_min_u64(its, more);
     }
-    if (p->learned_host_bytes > 0 || all > 0) note(p, "former runs of this command took more than is priced");
+    uint64_t host = bt_sat_add_u64(price.host.total_bytes, bt_guard_loading_bytes(p, &price));
+    if (p->ask.effective->gpu_layers.value == BT_LAYERS_AUTO)
+        add(&host, bt_sat_sub_u64(price.device_bytes, of_devices));
+    p->learned_host_bytes = bt_sat_sub_u64(bt_footprint_find(seen, "host"), host);
+    if (p->learned_host_bytes > 0 || more > 0) note(p, "former runs of this command took more than is priced");
 }
 
 bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_prices **ret, const char **ret_reason,

@@ -38,7 +38,8 @@ const char *bt_guard_line_name(bt_guard_line line);
 /* A device that the program will see, in the order in which it counts them: all of them, even those that are not to be
  * used. Its free bytes are raw: what a new allocation could get. */
 typedef struct bt_guard_device {
-    bt_pool pool;
+    bt_pool pool;          /* under the machine's name of it */
+    char seen_as[32];      /* the program's own name; empty: the same */
     bt_known target_bytes; /* no more of it than this; unknown: as much as is free */
 } bt_guard_device;
 

@@ -342,6 +342,7 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     }
     /* bt_model_look_at_release, with what comes: what is free is looked at before anything is decided from it. */
     bt_sampler_ask(model->all->ask.sampler);
+    bt_models_kick(model->all);
 }
 
 /* ---- what follows ---- */

@@ -247,9 +247,7 @@ void bt_model_learn(bt_model *model) {
     for (uint32_t i = 0; i < pools->n; i++)
         names[i] = pools->items[i].name;
     bt_need_learn(model->need.learned_name, names, pools->n, model->peak_bytes);
-    /* The next start knows it. What is priced, or declared, is seldom raised by it, and may wait for its NEED_KEPT_MS.
-     */
-    if (model->need.how == BT_NEED_UNKNOWN || model->need.how == BT_NEED_LEARNED) model->need_there = false;
+    model->need_there = false; /* asked again: it may be more now */
 }
 
 /* ---- what a start will take ---- */

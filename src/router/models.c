@@ -418,8 +418,16 @@ static bool has_moving(const bt_models *models) {
 
 static bool all_stopped(const bt_models *models) {
     for (uint32_t i = 0; i < models->n; i++)
-        if (models->items[i]->child || models->items[i]->state == BT_MODEL_STOPPING) return false;
+        if (models->items[i]->child) return false; /* for its memory nobody waits any more */
     return true;
+}
+
+/* Nobody is ended or refused for what was read before he asked: with nothing to do that is seconds old, and what
+ * another program had then it may have given back. */
+static bool is_stale(const bt_models *models, const bt_policy_step *step) {
+    const bt_job *first = models->items[step->model]->waiting_first;
+    bool counts = step->kind == BT_POLICY_REFUSE || (step->kind == BT_POLICY_ADMIT && step->n_victims > 0);
+    return counts && first && bt_sampler_pools(models->ask.sampler)->began_ms < first->since_ms;
 }
 
 static void decide(void *user) {
@@ -451,6 +459,10 @@ static void decide(void *user) {
         if (models->step->kind == BT_POLICY_WAIT) {
             if (models->step->wake_ms != UINT64_MAX)
                 bt_loop_timer_set(models->ask.loop, &models->wake, models->step->wake_ms + 1);
+            return;
+        }
+        if (is_stale(models, models->step)) {
+            bt_sampler_ask(models->ask.sampler); /* which decides again */
             return;
         }
         carry_out(models, models->step);

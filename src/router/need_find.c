@@ -94,6 +94,8 @@ static void describe(const bt_judge *judge, bt_need *ret) {
 static void add_learned(const bt_need_ask *ask, const bt_footprint *seen, bt_need *ret) {
     if (seen->n == 0 || ret->how != BT_NEED_UNKNOWN) return;
     ret->how = BT_NEED_LEARNED;
+    (void)snprintf(ret->reason, sizeof ret->reason, "as it was seen before (%s in the state folder)",
+                   ret->learned_name);
     for (uint32_t i = 0; i < ask->n_pools && i < BT_POOL_MAX; i++)
         ret->bytes[i] = bt_footprint_find(seen, ask->pools[i]);
 }
@@ -103,9 +105,16 @@ static void add_learned(const bt_need_ask *ask, const bt_footprint *seen, bt_nee
 static void declare(const bt_need_ask *ask, bt_need *ret) {
     const bt_config_model *model = ask->model;
     ret->how = BT_NEED_DECLARED;
-    for (uint32_t i = 0; i < ask->n_pools && i < BT_POOL_MAX; i++)
-        for (uint32_t k = 0; k < model->n_memory; k++)
-            if (strcmp(model->memory[k].pool, ask->pools[i]) == 0) ret->bytes[i] = model->memory[k].bytes;
+    for (uint32_t k = 0; k < model->n_memory; k++) {
+        uint32_t i = 0;
+        while (i < ask->n_pools && i < BT_POOL_MAX && strcmp(model->memory[k].pool, ask->pools[i]) != 0)
+            i++;
+        if (i < ask->n_pools && i < BT_POOL_MAX)
+            ret->bytes[i] = model->memory[k].bytes;
+        else
+            (void)snprintf(ret->reason, sizeof ret->reason, "%.31s, of which it declares memory, is not here",
+                           model->memory[k].pool);
+    }
 }
 
 static bt_status find(const bt_need_ask *ask, bt_judge *judge, bt_need *ret, bt_error *err) {

@@ -17,6 +17,9 @@
  * What it has free is then unknown, which is neither nothing nor all: the limit alone bounds a start, where there is
  * none nothing does, and the guard before each start has the last word (decision 027).
  *
+ * A driver that hangs holds the copy that asked it, maybe for ever and past any signal: after that it is asked a minute
+ * later, then two, four, at last every hour, so that such copies do not pile up; the host is sampled on meanwhile.
+ *
  * Bound: BT_POOL_MAX pools, BT_POOLS_USERS_MAX users. Left out: whose the users are (models.c), what follows
  * (policy.c). */
 #include "router/pools.h"
@@ -27,12 +30,15 @@
 #include "probe/gpu.h"
 #include "probe/proc.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define BUSY_MS      1000u
 #define IDLE_MS      5000u
 #define ASIDE_MAX_MS 10000u
+#define HANG_MIN_MS  60000u /* so long after a driver hung it is not asked; doubled each time */
+#define HANG_MAX_MS  3600000u
 
 struct bt_sampler {
     bt_loop *loop;
@@ -41,8 +47,9 @@ struct bt_sampler {
     bt_pools pools;
     bt_aside *aside;
     bt_timer timer;
-    bool busy, no_devices;
     uint64_t began_ms;
+    uint64_t hang_ms, ask_at_ms; /* the pause after a driver hung, and when it is over; 0: none */
+    bool busy, no_devices;
     bool asked; /* while a sample was on its way: what it shows may be older than the question */
     /* By a driver: in this sample, and ever. The others are there because the configuration names them. */
     bool shown[BT_POOL_MAX], was_shown[BT_POOL_MAX];
@@ -283,11 +290,17 @@ static void publish(bt_sampler *s) {
     s->on_sample(s->user);
 }
 
+static void note_hang(bt_sampler *s, bool hung) {
+    s->hang_ms = hung ? bt_min_u64(bt_max_u64(2 * s->hang_ms, HANG_MIN_MS), HANG_MAX_MS) : 0;
+    s->ask_at_ms = hung ? bt_loop_now_ms(s->loop) + s->hang_ms : 0;
+}
+
 static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
     bt_sampler *s = user;
     s->aside = NULL;
     bt_pools_read_host(&s->pools, s->root, s->config);
     memset(s->shown, 0, sizeof s->shown);
+    note_hang(s, err && err->sys == ETIMEDOUT);
     if (err) {
         s->pools.n_users = 0;
     } else {
@@ -301,12 +314,12 @@ static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
 static void sample(void *user) {
     bt_sampler *s = user;
     if (s->aside) return; /* its end is a sample too */
-    s->began_ms = bt_loop_now_ms(s->loop);
     bt_error why = {0};
-    if (!s->no_devices &&
-        bt_aside_start(s->loop, read_devices, s, ASIDE_MAX_MS, on_devices, s, &s->aside, &why) == BT_OK)
+    s->began_ms = bt_loop_now_ms(s->loop);
+    bool blind = s->no_devices || bt_loop_now_ms(s->loop) < s->ask_at_ms;
+    if (!blind && bt_aside_start(s->loop, read_devices, s, ASIDE_MAX_MS, on_devices, s, &s->aside, &why) == BT_OK)
         return;
-    if (!s->no_devices) {
+    if (!blind) {
         on_devices(s, NULL, &why);
         return;
     }
@@ -340,6 +353,7 @@ void bt_sampler_close(bt_sampler *s) {
 void bt_sampler_reconfigure(bt_sampler *s, const bt_config *config) {
     s->config = config;
     s->no_devices = false;
+    s->ask_at_ms = 0;
     bt_sampler_ask(s);
 }
 

@@ -119,7 +119,7 @@ def try_measured(cards, serve):
     threading.Timer(0.5, cards.shows, ((24576, 24000, {}), (8192, 8000, {}))).start()
     serve.chat("a", "x", 1)
     decision = serve.happened("decision")[-1]
-    held = next(one for one in decision["data"]["pools"] if one["name"] == "CUDA0")["held"]
+    held = next(one for one in decision["pools"] if one["name"] == "CUDA0")["held"]
     checks.check(held.get("b") == 14 * GIB and held.get("c") == 10 * GIB, f"charged with the more: {held}")
 
 
@@ -166,6 +166,14 @@ def try_release(cards):
         took = time.monotonic() - begun
         checks.check(PATIENCE_S - 1 < took < PATIENCE_S + 3, f"it is waited for, and not for ever: {took:.1f} s")
         checks.check("b: stopped: its memory is not all free again" in serve.log(), serve.log()[-800:])
+        # and at the end nobody waits for it
+        cards.shows((24576, 24000, {}))
+        serve.chat("a", "x", 1)
+        cards.shows((24576, 4000, {serve.children()["a"]: 20000}))
+        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20, 10), "measured")
+        begun = time.monotonic()
+        status, log = serve.stop()
+        checks.check(status == 0 and time.monotonic() - begun < 3, f"{status} after {time.monotonic() - begun:.1f} s: {log[-500:]}")
 
 
 def try_nobody_says(cards):
@@ -321,6 +329,41 @@ def try_exec(cards):
     checks.check(decision["decision"] == "unchanged" and 0 < learned < 1 << 30, f"{decision} {learned}")
 
 
+def try_hidden(cards):
+    """A command that CUDA shows one card alone: the bytes are that one's; and what was seen of it is another command's."""
+    if not harness.SMOLLM2.is_file():
+        return
+    cards.shows((24576, 24000, {}), (24576, 24000, {}))
+    program = cards.folder / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}" "$@"\n')
+    program.chmod(0o755)
+    words = f"{program} -m {harness.SMOLLM2} -ngl 99 -c 4096 -np 1 --cache-ram 0 --port ${{PORT}}"
+    config = f"""start_port: 0
+models:
+  both: {{cmd: '{words}'}}
+  first: {{cmd: '{words}', env: [CUDA_VISIBLE_DEVICES=0]}}
+  second: {{cmd: '{words}', env: [CUDA_VISIBLE_DEVICES=1]}}
+  wrapped: {{cmd: 'env CUDA_VISIBLE_DEVICES=1 {words}'}}
+"""
+    with router.Router(config, env=cards.env) as serve:
+        serve.wait_for(lambda: all(one["need_from"] == "priced" for one in serve.ask("/api/memory")["models"]), 10)
+        need = {one["model"]: {name: bytes for name, bytes in one["need_bytes"].items() if name != "host"}
+                for one in serve.ask("/api/memory")["models"]}
+        checks.check(set(need["both"]) == {"CUDA0", "CUDA1"}, f"{need}")
+        checks.check(set(need["first"]) == {"CUDA0"} and set(need["second"]) == {"CUDA1"} == set(need["wrapped"]), f"{need}")
+        checks.check(need["second"]["CUDA1"] == need["first"]["CUDA0"] > 450 << 20, f"{need}")
+        serve.chat("second", "x", 1)
+        cards.shows((24576, 24000, {}), (24576, 21000, {serve.children()["second"]: 3000}))
+        checks.check(serve.wait_for(lambda: of(serve, "second").get("peak_bytes", {}).get("CUDA1") == 3000 << 20, 10), "seen")
+        cards.shows((24576, 24000, {}), (24576, 24000, {}))
+        serve.ask("/api/models/unload/second", {})
+        serve.wait_for(lambda: not serve.states(), 15)
+        for model, expected in (("second", {"CUDA1": 3000 << 20}), ("first", need["first"])):
+            serve.chat(model, "x", 1)
+            got = {name: bytes for name, bytes in of(serve, model)["need_bytes"].items() if name != "host"}
+            checks.check(got == expected, f"{model}: {got} {expected}")
+
+
 def try_less(cards):
     """A start that finds no memory on the card though it was reserved is tried once more, with a tenth less."""
     cards.shows((24576, 24000, {}))
@@ -357,7 +400,8 @@ def run(one):
 
 def main():
     """They wait most of the time: each with its own cards, all at once; the last changes what the program is."""
-    tries = [try_admission, try_release, try_nobody_says, try_failures, try_named, try_learned, try_exec, try_less]
+    tries = [try_admission, try_release, try_nobody_says, try_failures, try_named, try_learned, try_exec, try_hidden,
+             try_less]
     tries = [one for one in tries if one.__name__ in sys.argv] or tries
     with concurrent.futures.ThreadPoolExecutor(len(tries)) as pool_of_threads:
         for one in [pool_of_threads.submit(run, one) for one in tries if one is not try_less]:

@@ -15,6 +15,7 @@
 #include "base/heap.h"
 #include "router/pools.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static uint32_t n_samples;
 typedef enum how {
     WORKS,    /* what the sampler's own work says, of the recorded tree */
     ANSWERS,  /* the text */
+    HANGS,    /* the same, and it was killed for taking too long */
     FAILS,    /* the error: it died, or took too long */
     NOT_MADE, /* no copy can be made */
     NOT_YET,  /* it is on its way, until answer_late */
@@ -62,7 +64,9 @@ static void answer(void *user) {
     bt_text_init(&text, BT_ASIDE_ANSWER_MAX);
     if (aside.how == WORKS) status = aside.work(aside.arg, &text, &err);
     if (aside.how == ANSWERS) bt_text_add(&text, aside.text);
-    if (aside.how == FAILS) status = bt_fail(&err, BT_E_IO, "aside", BT_MEASURE_NONE, 0, 0, "%s", aside.text);
+    if (aside.how == FAILS || aside.how == HANGS)
+        status = bt_fail(&err, BT_E_IO, "aside", BT_MEASURE_NONE, 0, 0, "%s", aside.text);
+    if (aside.how == HANGS) err.sys = ETIMEDOUT;
     aside.on_its_way = false;
     aside.on_done(aside.user, &text, status == BT_OK ? NULL : &err);
     bt_text_done(&text);
@@ -424,6 +428,33 @@ static void no_more_than_there_is_room_for(void **state) {
     bt_text_done(&text);
 }
 
+/* A driver that hangs keeps the copy that asks it: it is not asked again and again. */
+static void a_driver_that_hangs(void **state) {
+    (void)state;
+    (void)look_at(TWO);
+    aside.how = HANGS;
+    aside.text = "the copy of the router took longer than 10000 ms";
+    (void)look(NULL);
+    has(1, "CUDA0", BT_READING_FAILED);
+    uint32_t n = aside.n_started;
+    aside.how = ANSWERS;
+    aside.text = TWO;
+    for (uint32_t i = 0; i < 5; i++) {
+        const bt_pools *pools = look(NULL); /* the host is looked at all the same */
+        has(0, "host", BT_READING_REPORTED);
+        has(1, "CUDA0", BT_READING_FAILED);
+        assert_string_equal(pools->items[1].reason, "the copy of the router took longer than 10000 ms");
+        is_bytes(pools->items[1].limit_bytes, 24 * GIB);
+    }
+    assert_int_equal(aside.n_started, n);
+    bt_sampler_reconfigure(sampler, &config); /* the operator's word */
+    assert_true(wait_for(1000));
+    assert_int_equal(aside.n_started, n + 1);
+    has(1, "CUDA0", BT_READING_REPORTED);
+    (void)look(NULL);
+    assert_int_equal(aside.n_started, n + 2);
+}
+
 /* ---- when ---- */
 
 static void without_devices_none_are_looked_for(void **state) {
@@ -473,10 +504,13 @@ static void asked_while_it_looks(void **state) {
     assert_true(aside.on_its_way);
     bt_sampler_ask(sampler);
     assert_int_equal(aside.n_started, 2);
+    uint64_t asked_ms = bt_loop_now_ms(loop);
     aside.how = ANSWERS;
     bt_loop_timer_set(loop, &aside.timer, 0);
     assert_true(wait_for(1000));
-    assert_true(wait_for(500)); /* not a second later */
+    assert_true(bt_sampler_pools(sampler)->began_ms < asked_ms); /* though it came after the question */
+    assert_true(wait_for(500));                                  /* not a second later */
+    assert_true(bt_sampler_pools(sampler)->began_ms >= asked_ms);
     assert_int_equal(aside.n_started, 3);
     assert_false(wait_for(300));
     aside.how = NOT_YET;
@@ -516,6 +550,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_copy_that_fails, start, stop),
         cmocka_unit_test_setup_teardown(an_answer_that_does_not_read, start, stop),
         cmocka_unit_test_setup_teardown(no_more_than_there_is_room_for, start, stop),
+        cmocka_unit_test_setup_teardown(a_driver_that_hangs, start, stop),
         cmocka_unit_test_setup_teardown(without_devices_none_are_looked_for, start, stop),
         cmocka_unit_test_setup_teardown(another_configuration, start, stop),
         cmocka_unit_test_setup_teardown(asked_while_it_looks, start, stop),
