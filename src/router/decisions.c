@@ -30,8 +30,8 @@ static json_t *pools_json(const bt_models *models) {
         const bt_pools_one *pool = &pools->items[i];
         json_t *one = json_pack("{s:s}", "name", pool->name);
         json_t *held = json_object();
-        if (pool->limit_bytes.known)
-            (void)json_object_set_new(one, "limit_bytes", json_integer((json_int_t)pool->limit_bytes.value));
+        bt_known limit = bt_models_limit(models, i);
+        if (limit.known) (void)json_object_set_new(one, "limit_bytes", json_integer((json_int_t)limit.value));
         if (pool->free_bytes.known)
             (void)json_object_set_new(one, "free_bytes", json_integer((json_int_t)pool->free_bytes.value));
         for (uint32_t k = 0; k < models->n; k++) {

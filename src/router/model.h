@@ -3,6 +3,7 @@
 #pragma once
 
 #include "router/activity.h"
+#include "router/attribution.h"
 #include "router/child.h"
 #include "router/exchange.h"
 #include "router/metrics.h"
@@ -77,6 +78,9 @@ struct bt_model {
     bool streamed;          /* started with the memory device, within its reservation */
     bt_child_memory memory; /* the last sample */
     bt_known measured_bytes[BT_POOL_MAX], peak_bytes[BT_POOL_MAX];
+    bt_attribution attribution[BT_POOL_MAX]; /* of devices */
+    /* Of the host's memory, mapped for each device: now, and when it was ready. */
+    bt_known mapped_bytes[BT_POOL_MAX], mapped_first_bytes[BT_POOL_MAX];
     bt_known free_last[BT_POOL_MAX];  /* of devices, at the last look */
     bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */

@@ -55,6 +55,7 @@ void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
     va_start(args, fmt);
     (void)vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
+    bt_model_attribute(model, state);
     model->state = state;
     bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
     tell_state(model, why);
@@ -88,6 +89,9 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(model->peak_bytes, 0, sizeof model->peak_bytes);
     memset(model->free_last, 0, sizeof model->free_last);
     memset(model->free_after, 0, sizeof model->free_after);
+    memset(model->attribution, 0, sizeof model->attribution);
+    memset(model->mapped_bytes, 0, sizeof model->mapped_bytes);
+    memset(model->mapped_first_bytes, 0, sizeof model->mapped_first_bytes);
     model->changed = false;
     model->shrunk = step->shrunk;
     model->draining = false;
