@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 export LLAMA_CPP_DIR LLAMA_CMAKE_ARGS GGML_NATIVE JOBS
 
-.PHONY: all demo check install uninstall bench fuzz truth-full coverage format lint clean help
+.PHONY: all demo llama-server check install uninstall bench fuzz truth-full coverage format lint clean help
 .DEFAULT_GOAL := all
 
 all: ## set up what is missing and build burthen
@@ -21,6 +21,10 @@ demo: ## the same, then run the demo model in 96 MiB
 	@sh tools/setup.sh demo
 	@sh tools/build.sh release burthen burthen_static
 	$(BURTHEN) run $(DEMO_MODEL) --ram-budget 96M -c 512 -n 64 -p "A ship can carry only so much because"
+
+llama-server: ## llama.cpp's server and tools, which `burthen serve` and `exec` start (minutes)
+	@sh tools/setup.sh tools
+	@sh tools/build.sh release burthen burthen_static
 
 check: ## set up, format, lint, and the whole test suite
 	@sh tools/check.sh
@@ -65,7 +69,7 @@ clean: ## remove our own builds; downloads, models and llama.cpp stay (rm -rf bu
 	rm -rf build/release build/dev build/asan build/tsan build/fuzz build/coverage
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PREFIX=DIR DESTDIR=DIR   where install goes"
 	@echo "  LLAMA_CPP_DIR=DIR        build against this source tree of llama.cpp, fetch none"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a router costs: added latency, memory at rest, memory with many streams. Against llama-server asked directly.
+"""What a router costs: added latency, memory at rest, memory with many streams. Against llama-server asked directly, and
+against llama-server as a router of its own (--models-dir).
 
 usage: bench/serve.py [--model FILE] [--requests N] [--streams N] [--idle SECONDS]
 
   latency   POST /tokenize, which llama-server answers in a fraction of a millisecond, one request after the other on kept
-            connections, router and server in turn, so that a slow moment of the machine meets both; medians, in ms
-  idle      resident and anonymous memory of the router with 10 models listed, after a while without a request
+            connections, both routers and a server in turn, so that a slow moment of the machine meets all; medians, in ms
+  idle      resident and anonymous memory of each router with 10 models listed, after a while without a request
   streams   so many streamed answers at once through the router: its memory at the peak, and that all of them end
 
 The model's server runs with one thread; nothing but the router is measured."""
@@ -14,17 +15,25 @@ The model's server runs with one thread; nothing but the router is measured."""
 import argparse
 import http.client
 import json
+import os
 import pathlib
+import signal
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
 
 import cgroup_box
+import client
 import harness
+import llama_server
 import router
+
+N_MODELS = 10
 
 
 def config(model, n_models, concurrency):
@@ -44,19 +53,44 @@ def ask(connection, body):
     return (time.perf_counter() - begin) * 1000
 
 
-def latency(serve, n):
+class Peer(client.Client):
+    """llama-server as a router."""
+
+    def __init__(self, model, folder):
+        for i in range(N_MODELS):
+            (folder / f"m{i}.gguf").symlink_to(pathlib.Path(model).resolve())
+        self.port = llama_server.free_port()
+        command = [llama_server.PROGRAM, "--models-dir", folder, "--port", self.port, "--no-webui", "-c", 2048, "-np", 4, "-t", 1]
+        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        start_new_session=True, env=harness.environment())
+        self.pid = self.process.pid
+        while True:
+            try:
+                self.ask("/health", timeout_s=5)
+                return
+            except (OSError, http.client.HTTPException, client.Refused):
+                time.sleep(0.1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def latency(serve, peer, n):
     direct_port = int(serve.ask("/running")["running"][0]["proxy"].rpartition(":")[2])
     body = json.dumps({"model": "m0", "content": "one two three"}).encode()
-    direct = http.client.HTTPConnection("127.0.0.1", direct_port)
-    routed = http.client.HTTPConnection("127.0.0.1", serve.port)
-    times = {"direct": [], "routed": []}
+    ports = {"direct": direct_port, "burthen serve": serve.port, "llama-server": peer.port}
+    connections = {name: http.client.HTTPConnection("127.0.0.1", port) for name, port in ports.items()}
+    times = {name: [] for name in ports}
     for i in range(n + 50):
-        for name, connection in (("direct", direct), ("routed", routed)):
+        for name, connection in connections.items():
             spent = ask(connection, body)
             if i >= 50:
                 times[name].append(spent)
-    return {name: statistics.median(values) for name, values in times.items()} | {
-        name + "_p99": statistics.quantiles(values, n=100)[98] for name, values in times.items()}
+    return {name: (statistics.median(values), statistics.quantiles(values, n=100)[98]) for name, values in times.items()}
 
 
 def anon_mib(pid):
@@ -92,21 +126,24 @@ def main():
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--idle", type=float, default=60)
     options = parser.parse_args()
-    harness.require(options.model)
-    with router.Router(config(options.model, 10, 4)) as serve:
+    harness.require(options.model, llama_server.PROGRAM)
+    with tempfile.TemporaryDirectory() as folder, Peer(options.model, pathlib.Path(folder)) as peer, \
+            router.Router(config(options.model, N_MODELS, 4)) as serve:
         if not serve.works:
             raise SystemExit(serve.log())
         time.sleep(options.idle)
-        anon, rss = anon_mib(serve.pid)
-        print(f"idle, 10 models, {options.idle:.0f} s: RssAnon {anon:.1f} MiB, VmRSS {rss:.1f} MiB")
+        for name, one in (("burthen serve", serve), ("llama-server", peer)):
+            anon, rss = anon_mib(one.pid)
+            print(f"idle, {N_MODELS} models, {options.idle:.0f} s: {name}: RssAnon {anon:.1f} MiB, VmRSS {rss:.1f} MiB")
         serve.chat("m0", "Hello", 1)
-        found = latency(serve, options.requests)
-        print(f"latency, medians of {options.requests}: direct {found['direct']:.3f} ms, through the router "
-              f"{found['routed']:.3f} ms, added {found['routed'] - found['direct']:.3f} ms (p99 {found['direct_p99']:.2f}, "
-              f"{found['routed_p99']:.2f})")
+        peer.ask("/tokenize", {"model": "m0", "content": "Hello"})
+        found = latency(serve, peer, options.requests)
+        print(f"latency, medians of {options.requests} (p99): direct {found['direct'][0]:.3f} ms ({found['direct'][1]:.2f})")
+        for name in ("burthen serve", "llama-server"):
+            print(f"  through {name}: {found[name][0]:.3f} ms ({found[name][1]:.2f}), added {found[name][0] - found['direct'][0]:.3f} ms")
         peak, ended = streams(serve, options.streams)
         bad = [why for why in ended if why is not True]
-        print(f"streams, {options.streams} at once: {len(ended) - len(bad)} ended well, RssAnon at most {peak:.1f} MiB")
+        print(f"streams, {options.streams} at once: {len(ended) - len(bad)} ended well, RssAnon of burthen serve at most {peak:.1f} MiB")
         for why in bad[:3]:
             print(why)
 

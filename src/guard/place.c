@@ -240,11 +240,13 @@ static void compare(bt_guard_decision *ret) {
     ret->changes_checkpoints = a->checkpoints != b->checkpoints;
 }
 
-/* What grows beside it, held down to what the host has left. A limit is never raised. */
+/* What grows beside it, held down to what the host has left. A limit is never raised. Under a budget mapped weights are
+ * not to give way to it: they would be read again for every token. */
 static void trim_caches(const bt_guard_search *s, bool moved, bt_placement *placement, bt_guard_price *price) {
     bt_known have = s->ask->settings.host_free_bytes;
     if (!have.known || s->ask->price.effective->program != BT_PROGRAM_SERVER) return;
-    uint64_t left = bt_sat_sub_u64(have.value, bt_guard_host_base(s, price, moved));
+    bool with_mapped = moved || s->ask->settings.host_is_budget;
+    uint64_t left = bt_sat_sub_u64(have.value, bt_guard_host_base(s, price, with_mapped));
     uint64_t kept = price->host.bytes[BT_GUARD_CHECKPOINTS];
     uint64_t cache = price->host.bytes[BT_GUARD_PROMPT_CACHE];
     if (kept > left) { /* both cannot be: the prompt cache goes, and checkpoints as far as they must */

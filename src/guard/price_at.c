@@ -25,6 +25,11 @@
  * of byte pairs have about as many merges as tokens, others none. */
 #define VOCAB_TOKEN_BYTES UINT64_C(200)
 #define VOCAB_MERGE_BYTES UINT64_C(100)
+/* The candidates of a sampler: llama_token_data of include/llama.h. A grammar (a schema, tools) spells out the whole
+ * vocabulary once more while it is applied, of one slot after the other: 340 to 450 bytes a token, measured
+ * (docs/measurements.md, "Servers by their prices"). */
+#define CANDIDATE_BYTES UINT64_C(12)
+#define GRAMMAR_BYTES   UINT64_C(450)
 /* Batches from this size on are computed on a device though their weights are the host's (ggml-cuda.cu, offload_op). */
 #define OFFLOAD_BATCH 32u
 /* Copies of inputs where devices work one after another on several batches (GGML_SCHED_MAX_COPIES), less the one that
@@ -290,6 +295,17 @@ static uint64_t output_bytes(const bt_guard_prices *p) {
     return bt_sat_mul_u64(row, rows);
 }
 
+/* Of programs that make text, whether a request will bring a grammar or not. */
+static uint64_t sampling_bytes(const bt_guard_prices *p) {
+    const bt_effective *e = p->ask.effective;
+    const bt_facts *facts = p->main.facts;
+    bool serves = e->program == BT_PROGRAM_SERVER && e->embedding.value == 0 && e->rerank.value == 0;
+    bool samples = serves || e->program == BT_PROGRAM_CLI || e->program == BT_PROGRAM_COMPLETION;
+    if (!samples || facts->encoder) return 0;
+    uint64_t each = bt_sat_add_u64(bt_sat_mul_u64(CANDIDATE_BYTES, p->main.wishes.n_parallel), GRAMMAR_BYTES);
+    return bt_sat_mul_u64(each, facts->n_vocab);
+}
+
 static uint64_t vocab_bytes(const bt_facts *facts) {
     bool has_merges = facts->tokenizer && strcmp(facts->tokenizer, "gpt2") == 0;
     uint64_t token = VOCAB_TOKEN_BYTES + (has_merges ? VOCAB_MERGE_BYTES : 0);
@@ -318,6 +334,7 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
         const bt_pool *pool = &prices->ask.devices[prices->devices[i]].pool;
         memcpy(ret->devices[i].name, pool->name, sizeof pool->name);
         ret->devices[i].bytes[BT_GUARD_BASE] = context_bytes(pool);
+        ret->devices[i].bytes[BT_GUARD_LEARNED] = prices->learned_bytes[i];
     }
     put_model(prices, &prices->main, placement, placement->n_gpu_layers, of_model, &d, ret);
     if (prices->has_mtp) put_mtp(prices, &d, placement, ret);
@@ -334,7 +351,9 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
     put_adapters(prices, ret);
     put_server(prices, placement, ret);
     add(&ret->host.bytes[BT_GUARD_OUTPUT], output_bytes(prices));
+    ret->host.bytes[BT_GUARD_SAMPLING] = sampling_bytes(prices);
     ret->host.bytes[BT_GUARD_BASE] = process_bytes(prices->main.facts);
+    ret->host.bytes[BT_GUARD_LEARNED] = prices->learned_host_bytes;
     if (prices->has_draft) add(&ret->host.bytes[BT_GUARD_BASE], vocab_bytes(prices->draft.facts));
     for (uint32_t i = 0; i < ret->n_devices; i++) {
         ret->devices[i].total_bytes = total(&ret->devices[i]);

@@ -251,7 +251,8 @@ static bool may_have_body(const char *method) {
 static bt_status rewrite_body(bt_call *call, const bt_config_filters *filters, const char *use_name, bt_error *err) {
     size_t n_body = 0;
     const char *body = bt_request_body(call->request, &n_body);
-    if (!call->is_json) return BT_OK;
+    bool nothing = filters->n_strip == 0 && !filters->set_json && filters->n_set_by_id == 0 && !use_name;
+    if (!call->is_json || nothing) return BT_OK;
     return bt_config_filter(filters, use_name, call->name, body, n_body, &call->body, &call->n_body, err);
 }
 

@@ -26,11 +26,11 @@
 #define EXIT_OF_SIGKILL (128 + SIGKILL) /* a shell's word for a command that was killed */
 
 const char *bt_child_failure_name(bt_child_failure failure) {
-    static const char *const names[] = {
+    static const char *const failure_names[] = {
         NULL,          "out_of_device_memory", "out_of_memory", "bad_model",
         "port_in_use", "insufficient_memory",  "not_started",   "crashed",
     };
-    return (unsigned)failure < sizeof names / sizeof *names ? names[failure] : NULL;
+    return (unsigned)failure < sizeof failure_names / sizeof *failure_names ? failure_names[failure] : NULL;
 }
 
 /* What a line says. but: a line with this too says something else. */

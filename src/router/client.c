@@ -12,8 +12,9 @@
  * nobody uses can be shut down, which the server sees at once and libcurl when it next looks at it.
  *
  * Bounds: BT_CLIENT_IDLE_MAX idle connections, BT_CLIENT_HANDLES_MAX idle handles. A request under way costs its handle
- * (6 KiB), its head (up to 64 KiB until it is handed over), while it is sent 64 KiB, and 2 x 16 KiB of its answer. How
- * many are under way, the router says. */
+ * (6 KiB), its head (up to 64 KiB until it is handed over), and 3 x 16 KiB: of a body that is sent (libcurl keeps the
+ * buffer to the end), of the answer that is read, and of what a full flow did not take. How many are under way, the
+ * router says. */
 #include "router/exchange_internal.h"
 
 #include "base/error.h"
@@ -92,7 +93,8 @@ static void take_messages(bt_client *client) {
         bt_exchange *e = NULL;
         CURLcode code = m->data.result; /* m is gone with its handle */
         if (m->msg != CURLMSG_DONE) continue;
-        if (curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &e) == CURLE_OK && e) bt_exchange_finish(e, code);
+        if (curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &e) != CURLE_OK || !e) continue;
+        if (!bt_exchange_ask_again(e, code)) bt_exchange_finish(e, code);
     }
 }
 

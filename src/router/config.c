@@ -15,6 +15,10 @@
 #define MIB         (KIB * KIB)
 #define SECOND      UINT64_C(1000)
 #define BLOCK_BYTES (16u << 10)
+/* Of all bodies: the least is a conversation of a million words, or a picture; the most is as much again as one may
+ * have (limits.request_bytes). */
+#define BODIES_MIN_BYTES (4 * MIB)
+#define BODIES_MAX_BYTES (64 * MIB)
 
 bt_arena *bt_config_arena(void) {
     return bt_arena_open(BT_CONFIG_ARENA_MAX, BLOCK_BYTES);
@@ -32,7 +36,6 @@ void bt_config_defaults(bt_config *config, bt_arena *arena) {
         .cooldown_ms = 60 * SECOND,
         .start_port = 5800,
         .limits = {.request_bytes = 32 * MIB,
-                   .bodies_bytes = 64 * MIB,
                    .n_connections = 1024,
                    .n_queued = 1024,
                    .n_queued_model = 256,
@@ -115,7 +118,9 @@ static bool same_text(const char *a, const char *b) {
 }
 
 static bool same_words(const char *const *a, const char *const *b) {
-    if (!a || !b) return a == b;
+    static const char *const none[] = {NULL};
+    if (!a) a = none;
+    if (!b) b = none;
     for (; *a && *b; a++, b++) {
         if (strcmp(*a, *b) != 0) return false;
     }
@@ -137,4 +142,10 @@ bool bt_config_same_child(const bt_config_model *a, const bt_config_model *b) {
     return same_text(a->model, b->model) && same_words((const char *const *)a->cmd, (const char *const *)b->cmd) &&
            same_words((const char *const *)a->args, (const char *const *)b->args) && same_words(a->env, b->env) &&
            same_text(a->proxy, b->proxy) && same_memory(a, b);
+}
+
+uint64_t bt_config_bodies_bytes(const bt_config *config) {
+    if (config->limits.bodies_bytes > 0) return config->limits.bodies_bytes;
+    if (!config->ram_budget_given) return BODIES_MAX_BYTES;
+    return bt_max_u64(BODIES_MIN_BYTES, bt_min_u64(BODIES_MAX_BYTES, config->ram_budget_bytes / 32));
 }

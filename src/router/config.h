@@ -96,7 +96,7 @@ typedef struct bt_config_device {
 /* What requests may make the router and its servers hold. */
 typedef struct bt_config_limits {
     uint64_t request_bytes; /* of a body; 413 */
-    uint64_t bodies_bytes;  /* of all bodies that are held; 503 */
+    uint64_t bodies_bytes;  /* of all bodies that are held; 503; 0: by the host's budget (bt_config_bodies_bytes) */
     uint32_t n_connections;
     uint32_t n_queued;       /* requests that wait, over all models; 503 with Retry-After */
     uint32_t n_queued_model; /* of one model; 429 */
@@ -188,6 +188,9 @@ BT_MUST_CHECK bt_status bt_config_words(const char *const *words, uint32_t port,
                                         bt_error *err);
 BT_MUST_CHECK bt_status bt_config_url(const bt_config_model *model, uint32_t port, struct bt_arena *arena,
                                       char **ret_url, bt_error *err);
+/* Of all bodies of requests that are held at a time: as configured, else a 32nd of the host's budget, at least 4 MiB
+ * and at most 64. They are the router's, not the models'. */
+uint64_t bt_config_bodies_bytes(const bt_config *config);
 /* For --check-config: what was understood, a line a model. */
 void bt_config_text(const bt_config *config, const bt_config_notes *notes, bt_text *out);
 /* Rewrite a request's body for a model: use_model_name, then strip, then set, then set of the name that was used;

@@ -64,13 +64,12 @@ static bool says(const bt_config_model *model, const bt_argv *args, bt_flag_id f
 }
 
 /* What the router wants and the model's words are silent of. */
-static bt_status add_defaults(const bt_config *config, const bt_config_model *model, bt_arena *arena,
-                              const char **words, uint32_t *n, bt_error *err) {
+static bt_status add_defaults(const bt_config_model *model, bt_arena *arena, const char **words, uint32_t *n,
+                              bt_error *err) {
     static char *const none[] = {NULL};
     const bt_argv *args = NULL;
     BT_TRY(bt_argv_parse(arena, model->args ? model->args : none, 0, BT_PROGRAM_SERVER, &args, err));
     if (!says(model, args, BT_FLAG_METRICS, "LLAMA_ARG_ENDPOINT_METRICS")) words[(*n)++] = "--metrics";
-    if (!config->ram_budget_given && model->ram != BT_CONFIG_RAM_SIZE) return BT_OK;
     if (!says(model, args, BT_FLAG_CACHE_RAM, "LLAMA_ARG_CACHE_RAM")) {
         words[(*n)++] = "--cache-ram";
         words[(*n)++] = "0";
@@ -95,7 +94,7 @@ static bt_status server_argv(const bt_config *config, const bt_config_model *mod
                              model->id,
                              "--no-webui"};
     uint32_t n = 10;
-    BT_TRY(add_defaults(config, model, arena, words, &n, err));
+    BT_TRY(add_defaults(model, arena, words, &n, err));
     uint32_t n_args = n_words((const char *const *)model->args);
     char **argv = bt_arena_array(arena, (uint64_t)n + n_args + 1, sizeof *argv);
     if (!argv) return no_memory(err);

@@ -186,6 +186,7 @@ bt_status bt_read_model_ttl(bt_config_reader *r, const bt_yaml_node *node, void 
 bt_status bt_read_model_proxy(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     const char *text = NULL;
     BT_TRY(bt_read_text(r, node, BT_MACRO_KEEP_PORT, &text));
+    if (text[0] == '\0') return BT_OK; /* as if it were not there */
     size_t n = strncmp(text, "http://", 7) == 0 ? 7 : strncmp(text, "https://", 8) == 0 ? 8 : 0;
     if (n == 0 || text[n] == '\0' || text[n] == '/' || strpbrk(text, " \t\r\n")) {
         return bt_read_fail(r, BT_E_FORMAT, node->line, "proxy: \"%.80s\" is no http:// or https:// address", text);
@@ -196,12 +197,14 @@ bt_status bt_read_model_proxy(bt_config_reader *r, const bt_yaml_node *node, voi
 
 bt_status bt_read_model_check(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     bt_config_model *model = target;
-    BT_TRY(bt_read_text(r, node, 0, &model->check_endpoint));
-    if (strcmp(model->check_endpoint, "none") == 0) {
-        model->check_endpoint = NULL;
-    } else if (model->check_endpoint[0] != '/' || strpbrk(model->check_endpoint, " \t\r\n")) {
+    const char *text = NULL;
+    BT_TRY(bt_read_text(r, node, 0, &text));
+    bool none = strcmp(text, "none") == 0;
+    if (text[0] == '\0') return BT_OK; /* as if it were not there */
+    if (!none && (text[0] != '/' || strpbrk(text, " \t\r\n"))) {
         return bt_read_fail(r, BT_E_FORMAT, node->line, "check_endpoint is a path as /health, or none");
     }
+    model->check_endpoint = none ? NULL : text;
     return BT_OK;
 }
 

@@ -50,12 +50,19 @@ static bt_status read_number(bt_config_reader *r, const bt_key *row, const bt_ya
     return BT_OK;
 }
 
+/* llama-swap's way to say none is "". */
+static bt_status read_text(bt_config_reader *r, const bt_yaml_node *node, const char **at) {
+    BT_TRY(bt_read_text(r, node, 0, at));
+    if ((*at)[0] == '\0') *at = NULL;
+    return BT_OK;
+}
+
 static bt_status read_value(bt_config_reader *r, const bt_key *row, const bt_yaml_entry *entry, void *target) {
     void *at = (char *)target + (row->offset == SIZE_MAX ? 0 : row->offset);
     const bt_yaml_node *node = entry->value;
     switch (row->kind) {
     case BT_KEY_TEXT:
-        return bt_read_text(r, node, 0, at);
+        return read_text(r, node, at);
     case BT_KEY_PATH:
         return bt_read_path(r, node, at);
     case BT_KEY_BOOL:

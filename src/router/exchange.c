@@ -11,8 +11,9 @@
  * Pieces go into the flow as they come. When it has no room, the answer is paused: libcurl stops reading, the system's
  * buffers fill, and the server is held back. A flow that is not read any more ends the exchange.
  *
- * The head's time is counted from the start, the connection's with it. A broken kept-alive connection is replaced by
- * libcurl, before anything of the answer has come, and the body is sent again from its beginning. */
+ * The head's time is counted from the start, the connection's with it. A kept connection that its server has closed is
+ * replaced before anything of the answer has come, and the body is sent again from its beginning: by libcurl where it
+ * finds that out when it reads, here where it does when it sends (7.88 gives up then). */
 #include "router/exchange_internal.h"
 
 #include "base/error.h"
@@ -121,19 +122,36 @@ static void unlink_one(bt_exchange *e) {
     if (e->next) e->next->prev = e->prev;
 }
 
+static void take_back(bt_exchange *e) {
+    if (!e->added) return;
+    e->client->n_inside++;
+    (void)curl_multi_remove_handle(e->client->multi, e->easy);
+    e->client->n_inside--;
+    bt_client_settle(e);
+    e->added = false;
+}
+
+bool bt_exchange_ask_again(bt_exchange *e, CURLcode code) {
+    long n_new = 1;
+    bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+    if (!broke || is_dead(e) || e->again || e->headed || e->head.n_seen > 0) return false;
+    if (curl_easy_getinfo(e->easy, CURLINFO_NUM_CONNECTS, &n_new) != CURLE_OK || n_new > 0) return false;
+    take_back(e);
+    e->again = true;
+    e->n_sent = 0;
+    e->fd = CURL_SOCKET_BAD;
+    e->added = curl_easy_setopt(e->easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
+               curl_multi_add_handle(e->client->multi, e->easy) == CURLM_OK;
+    return e->added;
+}
+
 /* Of one that was prepared, wholly or in part. The flow is not touched. */
 static void let_go(bt_exchange *e) {
     bt_client *client = e->client;
     bt_loop_timer_stop(client->loop, &e->head_timer);
     bt_loop_timer_stop(client->loop, &e->later);
     bt_resolve_leave(&e->wait);
-    if (e->added) {
-        client->n_inside++;
-        (void)curl_multi_remove_handle(client->multi, e->easy);
-        client->n_inside--;
-        bt_client_settle(e);
-    }
-    e->added = false;
+    take_back(e);
     bt_client_give_handle(client, e->easy);
     e->easy = NULL;
     curl_slist_free_all(e->headers);

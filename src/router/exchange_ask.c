@@ -62,8 +62,9 @@ bt_status bt_url_place_find(const char *url, bt_url_place *ret, bt_error *err) {
     curl_url_cleanup(u);
     if (good) return BT_OK;
     if (bt_client_refused() > n_refused) return refused(err);
+    /* Not quoted: it may hold a password, or what a client has written. */
     return bt_fail(err, BT_E_ARG, "exchange", BT_MEASURE_NONE, 0, 0,
-                   "'%.200s' is no http or https URL that a server can be asked by", url);
+                   "no http or https URL that a server can be asked by");
 }
 
 uint64_t bt_url_place_key(const bt_url_place *place) {
@@ -197,6 +198,7 @@ static CURLcode set_manners(bt_exchange *e, const char *url) {
     if (!code) code = curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_BUFFERSIZE, BT_CLIENT_BUFFER_BYTES);
+    if (!code) code = curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, BT_CLIENT_BUFFER_BYTES);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
     if (!code) code = curl_easy_setopt(h, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_IDLE_S);

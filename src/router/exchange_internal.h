@@ -70,6 +70,7 @@ struct bt_exchange {
     bool added;         /* libcurl has it */
     bool headed;        /* on_head was called */
     bool paused;
+    bool again; /* asked anew over a new connection */
     bool ending, cancelled;
     bt_exchange_failure failure; /* found by ourselves, before libcurl says so; words then says what */
     char words[BT_EXCHANGE_WORDS];
@@ -93,6 +94,8 @@ void bt_client_settle(bt_exchange *e);
 void bt_exchange_note(bt_exchange *e, bt_exchange_failure failure, const char *fmt, ...) BT_PRINTF(3, 4);
 /* The end, from outside of libcurl; of a cancelled one a silent one. The exchange is gone. */
 void bt_exchange_finish(bt_exchange *e, CURLcode code);
+/* The request could not be sent over a connection that was kept: it is sent over a new one, once. false: it ends. */
+BT_MUST_CHECK bool bt_exchange_ask_again(bt_exchange *e, CURLcode code);
 size_t bt_exchange_send(char *dest, size_t size, size_t n, void *exchange);
 int bt_exchange_seek(void *exchange, curl_off_t offset, int origin);
 size_t bt_exchange_take_line(char *line, size_t size, size_t n, void *exchange);

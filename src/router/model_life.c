@@ -26,11 +26,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BACKOFF_FIRST_MS   1000u
-#define STABLE_MS          60000u /* a model that ran for so long before it died did not fail to start */
-#define RELEASE_LOOKS_MAX  6u     /* as the guard's own reclaim loop: 6 x 0.7 s (research notes, seed 4, G16) */
+#define BACKOFF_FIRST_MS 1000u
+#define STABLE_MS        60000u /* a model that ran for so long before it died did not fail to start */
+/* As long as the guard's own reclaim loop: 6 x 0.7 s (research notes, seed 4, G16). The same for memory that the books
+ * say is free and the system does not. */
+#define RELEASE_MAX_MS     4200u
+#define ROOM_PATIENCE_MS   4200u
+#define RELEASE_LOOK_MS    200u                 /* between two looks */
 #define RELEASE_SAME_BYTES (UINT64_C(16) << 20) /* less than this more free is no more coming */
-#define ROOM_PATIENCE_MS   4200u /* the same 6 x 0.7 s, for memory that the books say is free and the system does not */
 #define CUT_PERCENT        10u
 #define EVENT_MAX_BYTES    4096u
 
@@ -83,6 +86,9 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(&model->memory, 0, sizeof model->memory);
     memset(model->measured_bytes, 0, sizeof model->measured_bytes);
     memset(model->peak_bytes, 0, sizeof model->peak_bytes);
+    memset(model->free_last, 0, sizeof model->free_last);
+    memset(model->free_after, 0, sizeof model->free_after);
+    model->changed = false;
     model->shrunk = step->shrunk;
     model->draining = false;
     model->crashed = false;
@@ -236,29 +242,32 @@ void bt_model_kill(bt_model *model) {
     if (model->child) bt_child_stop(model->child, 0);
 }
 
-static void finish_stop(bt_model *model) {
+static void finish_stop(bt_model *model, bool is_back) {
     bool failed = model->after_stop == BT_MODEL_FAILED;
-    give_back(model, failed ? BT_MODEL_FAILED : BT_MODEL_STOPPED,
-              failed ? model->refusal.text : "its memory is free again");
+    const char *why = is_back ? "its memory is free again" : "its memory is not all free again, and is not waited for";
+    give_back(model, failed ? BT_MODEL_FAILED : BT_MODEL_STOPPED, failed ? model->refusal.text : why);
 }
 
-/* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back;
- * the host's was there before the kernel said that the process has gone. */
+/* Where its driver said what it held, that must be there again; else what still grows is still coming. */
+static bool is_coming(bt_model *model, uint32_t pool, bt_known free_bytes) {
+    bt_known last = model->free_last[pool], after = model->free_after[pool];
+    model->free_last[pool] = free_bytes;
+    if (!free_bytes.known) return false;
+    if (after.known) return bt_sat_add_u64(free_bytes.value, RELEASE_SAME_BYTES) < after.value;
+    if (model->measured_bytes[pool].known || model->reserved_bytes[pool] == 0) return false; /* it held nothing */
+    return !last.known || free_bytes.value > bt_sat_add_u64(last.value, RELEASE_SAME_BYTES);
+}
+
+/* Called with each sample after the process has gone. The host's memory was there before the kernel said so. */
 void bt_model_look_at_release(bt_model *model) {
     const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
-    bool grows = false;
-    for (uint32_t i = 1; i < pools->n; i++) {
-        bt_known free_bytes = pools->items[i].free_bytes;
-        if (model->reserved_bytes[i] == 0 || !free_bytes.known) continue;
-        if (model->n_release_looks == 0 || free_bytes.value > bt_sat_add_u64(model->free_last[i], RELEASE_SAME_BYTES))
-            grows = true;
-        model->free_last[i] = free_bytes.value;
-    }
-    if (!grows || ++model->n_release_looks > RELEASE_LOOKS_MAX) {
-        finish_stop(model);
-        return;
-    }
-    bt_sampler_ask(model->all->ask.sampler);
+    bool back = true;
+    for (uint32_t i = 1; i < pools->n; i++)
+        if (is_coming(model, i, pools->items[i].free_bytes)) back = false;
+    if (back || now_of(model) >= model->release_until_ms)
+        finish_stop(model, back);
+    else
+        look_again(model, RELEASE_LOOK_MS);
 }
 
 static void tell_memory(bt_model *model, const bt_child_end *end) {
@@ -328,7 +337,7 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     bt_model_learn(model);
     bool worked = model->ready_ms >= model->started_ms;
     if (worked && (was == BT_MODEL_STOPPING || now_of(model) - model->ready_ms >= STABLE_MS)) model->n_failures = 0;
-    model->n_release_looks = 0;
+    model->release_until_ms = now_of(model) + RELEASE_MAX_MS;
     if (was != BT_MODEL_STOPPING) {
         model->after_stop = BT_MODEL_STOPPED;
         if (was == BT_MODEL_STARTING) fail_start(model, end);
@@ -337,6 +346,7 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     }
     /* bt_model_look_at_release, with what comes: what is free is looked at before anything is decided from it. */
     bt_sampler_ask(model->all->ask.sampler);
+    bt_models_kick(model->all);
 }
 
 /* ---- what follows ---- */
@@ -427,5 +437,6 @@ void bt_model_settle(bt_model *model) {
 
 void bt_model_look(bt_model *model) {
     if (model->state == BT_MODEL_STARTING) look_at_health(model);
+    if (model->state == BT_MODEL_STOPPING && !model->child) bt_sampler_ask(model->all->ask.sampler);
     bt_models_kick(model->all);
 }

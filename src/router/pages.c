@@ -161,8 +161,10 @@ void bt_page_memory(bt_router *router, bt_request *request) {
 
 /* ---- history ---- */
 
-static int64_t query_number(const bt_request *request, const char *name) {
+/* other: its name in llama-swap; NULL: none. */
+static int64_t query_number(const bt_request *request, const char *name, const char *other) {
     const char *text = bt_request_query(request, name);
+    if (!text && other) text = bt_request_query(request, other);
     char *end = NULL;
     long long value = text ? strtoll(text, &end, 10) : 0;
     return text && *text && !*end && value > 0 ? value : 0;
@@ -171,11 +173,11 @@ static int64_t query_number(const bt_request *request, const char *name) {
 void bt_page_activity(bt_router *router, bt_request *request) {
     bt_error why = {0};
     char *json = NULL;
-    int64_t limit = query_number(request, "limit");
+    int64_t limit = query_number(request, "limit", NULL);
     const bt_activity_filter filter = {.model = bt_request_query(request, "model"),
-                                       .from_ms = query_number(request, "start"),
-                                       .to_ms = query_number(request, "end"),
-                                       .after_id = (uint64_t)query_number(request, "min_id"),
+                                       .from_ms = query_number(request, "from_ms", "start"),
+                                       .to_ms = query_number(request, "to_ms", "end"),
+                                       .after_id = (uint64_t)query_number(request, "after_id", "min_id"),
                                        .limit = limit > BT_ACTIVITY_KEPT ? BT_ACTIVITY_KEPT : (uint32_t)limit};
     if (bt_activity_json(router->activity, &filter, &json, &why) == BT_OK)
         bt_reply_json(request, 200, json);
@@ -191,11 +193,27 @@ static void reply_stream(bt_request *request, const char *type, bt_flow *flow) {
     bt_reply_flow(request, 200, headers, 2, (bt_known){0}, flow);
 }
 
+/* The last ones, for who asks once. */
+static void reply_events(bt_router *router, bt_request *request) {
+    bt_error why = {0};
+    char *json = NULL;
+    if (bt_events_json(router->events, bt_request_query(request, "type"), &json, &why) == BT_OK)
+        bt_reply_json(request, 200, json);
+    else
+        bt_reply_error(request, 503, "overloaded", NULL, 1, NULL, "%s", why.text);
+    bt_heap_free(json);
+}
+
 void bt_page_events(bt_router *router, bt_request *request) {
     bt_error why = {0};
+    const char *accept = bt_request_header(request, "Accept");
+    if (!accept || !strstr(accept, "text/event-stream")) {
+        reply_events(router, request);
+        return;
+    }
     bt_flow *flow = NULL;
     const char *last = bt_request_header(request, "Last-Event-ID");
-    uint64_t after = last ? strtoull(last, NULL, 10) : (uint64_t)query_number(request, "after");
+    uint64_t after = last ? strtoull(last, NULL, 10) : (uint64_t)query_number(request, "after", NULL);
     bt_status status = bt_flow_open(EVENTS_FLOW_BYTES, &flow, &why);
     if (status == BT_OK) {
         status = bt_events_listen(router->events, after, flow, &why);
@@ -317,6 +335,8 @@ void bt_page_load(bt_router *router, bt_request *request, const char *id) {
     bt_model *model = bt_models_find(router->models, id);
     if (!model)
         bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called %.128s", id);
+    else if (router->closing)
+        bt_reply_error(request, 503, "shutting_down", NULL, 0, NULL, "the router is shutting down");
     else if (model->state == BT_MODEL_READY && strcmp(bt_model_phase(model), "ready") == 0)
         bt_reply_json(request, 200, "{\"status\":\"loaded\"}"); /* however busy it is */
     else if (load(router, request, model, &why) != BT_OK)

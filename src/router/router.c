@@ -45,6 +45,7 @@ typedef struct running {
 
 static void reload(running *r) {
     bt_router *router = &r->router;
+    if (router->closing) return;
     bt_config *config = NULL;
     bt_error why = {0};
     if (router->ask->reload(router->ask->user, &config, &why) != BT_OK) {

@@ -6,6 +6,7 @@
  * pages of the router's own. /upstream/MODEL/... is anything, of any method. A path of ours with another method is 405,
  * one of nobody is 404. Versionless twins (/chat/completions) are llama-server's own, and go on as they are. */
 #include "router/routing.h"
+#include "router/server_target.h"
 
 #include <string.h>
 
@@ -66,7 +67,8 @@ static const struct {
     {"POST", "/api/models/unload", page_unload_all},
     {"GET", "/metrics", bt_page_metrics},
     {"GET", "/api/memory", bt_page_memory},
-    {"GET", "/api/metrics/activity", bt_page_activity},
+    {"GET", "/api/activity", bt_page_activity},
+    {"GET", "/api/metrics/activity", bt_page_activity}, /* as llama-swap has it */
     {"GET", "/api/machine", bt_page_machine},
     {"GET", "/api/plan", bt_page_plan},
     {"GET", "/api/events", bt_page_events},
@@ -113,33 +115,16 @@ static bool answer_page(bt_router *router, bt_request *request) {
     return allowed != NULL;
 }
 
-static unsigned hex(char c) {
-    return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-}
-
-/* Decoded; its escapes were found to be good before (server_target.c). false: longer than any name. */
-static bool take_name(const char *text, size_t n, char ret[BT_CONFIG_ID_MAX + 1]) {
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (at == BT_CONFIG_ID_MAX) return false;
-        bool escaped = text[i] == '%' && i + 2 < n;
-        ret[at++] = (char)(escaped ? hex(text[i + 1]) * 16 + hex(text[i + 2]) : (unsigned char)text[i]);
-        i += escaped ? 2 : 0;
-    }
-    ret[at] = '\0';
-    return true;
-}
-
 /* /upstream/MODEL/rest: ids may hold slashes, so the longest that is a name counts. The rest is taken from the target
  * as it was sent, so that what is encoded stays so. */
 static bool answer_upstream(bt_router *router, bt_request *request) {
     const char *rest = after(bt_request_target(request), "/upstream/");
-    char name[BT_CONFIG_ID_MAX + 1];
+    char name[3 * BT_CONFIG_ID_MAX + 1]; /* each byte may be sent as an escape of three */
     if (!rest) return false;
     size_t n_path = strcspn(rest, "?");
     for (size_t n = n_path; n > 0; n--) {
         const char *model = NULL;
-        if ((n < n_path && rest[n] != '/') || !take_name(rest, n, name)) continue;
+        if ((n < n_path && rest[n] != '/') || n >= sizeof name || !bt_target_decode(rest, n, name)) continue;
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;

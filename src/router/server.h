@@ -28,10 +28,11 @@ typedef struct bt_server_ask {
 /* Listens when it returns. Refused (BT_E_ARG, code "listen"): an address that is not loopback without keys and without
  * insecure. BT_E_IO, code "listen": the address cannot be had; code "tls": certificate or key cannot be used. */
 BT_MUST_CHECK bt_status bt_server_open(const bt_server_ask *ask, bt_server **ret, bt_error *err);
-/* Keys, hosts, origins, limits of another configuration; what is listened on stays. Certificates are read anew for new
- * connections where that can be done. */
+/* Keys, hosts, origins and sizes of another configuration, which must live as long. What is listened on, the
+ * certificate, the number of connections and their idle time stay those of the start. */
 void bt_server_reconfigure(bt_server *server, const bt_config *config);
-/* No new connections; on_idle when the last request has ended. */
+/* No new connections, and 503 "draining" to new requests on old ones; on_idle, once, when the last request has ended,
+ * never from within this call. */
 void bt_server_drain(bt_server *server, void (*on_idle)(void *user), void *user);
 void bt_server_close(bt_server *server);                /* breaks off what is left */
 const char *bt_server_address(const bt_server *server); /* "http://127.0.0.1:8080", with the port that was got (":0") */
@@ -71,7 +72,8 @@ bool bt_request_gone(const bt_request *request); /* the client left before the e
 /* A place for what the router knows of it; freed by the router in on_end. */
 void bt_request_set_user(bt_request *request, void *user);
 void *bt_request_user(const bt_request *request);
-/* The client has left, before an answer or while it is sent: called once, at once, also while nothing is sent to it. */
+/* The client has left, before an answer or while it is sent: called once, at once, also while nothing is sent to it.
+ * Who has shut down his sending side has left. Also when the server is closed. on_end follows. */
 void bt_request_on_gone(bt_request *request, void (*on_gone)(void *user), void *user);
 
 void bt_reply(bt_request *request, uint32_t status, const char *content_type, const char *data, size_t n_bytes,

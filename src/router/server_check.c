@@ -103,12 +103,12 @@ static bool size_ok(bt_request *request) {
                         (unsigned long long)announced, (unsigned long long)limits->request_bytes);
         return false;
     }
-    if (request->server->bodies_bytes < limits->bodies_bytes &&
-        announced <= limits->bodies_bytes - request->server->bodies_bytes)
+    uint64_t bodies_bytes = bt_config_bodies_bytes(request->server->config);
+    if (request->server->bodies_bytes < bodies_bytes && announced <= bodies_bytes - request->server->bodies_bytes)
         return true;
     if (announced == 0) return true;
     bt_reply_refuse(request, 503, "bodies", "The requests that are held take all of %llu bytes: try again later.",
-                    (unsigned long long)limits->bodies_bytes);
+                    (unsigned long long)bodies_bytes);
     return false;
 }
 

@@ -14,9 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BT_LINGER_MS                                                                                                   \
-    2000u          /* a client that answers at all has read by then; the same as Apache's and lighttpd's order */
-#define N_READS 16 /* a call: the loop has others to look after */
+#define BT_LINGER_MS 2000u /* some round trips to anywhere; a bound, and no promise to slow uploads */
+#define N_READS      16    /* a call: the loop has others to look after */
 
 static void finish(bt_linger_socket *socket) {
     if (!socket->loop) return;

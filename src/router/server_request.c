@@ -116,9 +116,9 @@ static bool grow_body(bt_request *request, size_t n_want) {
     uint64_t want = bt_max_u64(bt_max_u64(n_want, BODY_BEGIN), bt_sat_mul_u64(request->body_capacity, 2));
     uint64_t capacity = bt_max_u64(bt_min_u64(want, most), n_want);
     uint64_t others = server->bodies_bytes - request->body_capacity;
-    if (capacity > bt_sat_sub_u64(server->config->limits.bodies_bytes, others)) {
+    if (capacity > bt_sat_sub_u64(bt_config_bodies_bytes(server->config), others)) {
         bt_reply_refuse(request, 503, "bodies", "The requests that are held take all of %llu bytes: try again later.",
-                        (unsigned long long)server->config->limits.bodies_bytes);
+                        (unsigned long long)bt_config_bodies_bytes(server->config));
         return false;
     }
     char *body = capacity < SIZE_MAX ? bt_heap_resize(request->body, (size_t)capacity + 1) : NULL;

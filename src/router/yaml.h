@@ -8,7 +8,7 @@
 #define BT_YAML_DEPTH_MAX   32u         /* collections inside collections */
 #define BT_YAML_NODES_MAX   65536u      /* with every alias counted as what it stands for */
 #define BT_YAML_TEXT_MAX    (8u << 20)  /* bytes of all scalars, counted in the same way */
-#define BT_YAML_KEYS_MAX    4096u       /* of one mapping, merged ones with them */
+#define BT_YAML_KEYS_MAX    1024u       /* of one mapping, merged ones with them */
 #define BT_YAML_ANCHORS_MAX 1024u       /* in one document */
 #define BT_YAML_ARENA_MAX   (64u << 20) /* what a document takes at most while it is read */
 

@@ -17,7 +17,6 @@
 #include "report/report.h"
 #include "router/router.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -35,8 +34,24 @@ typedef struct serving {
     char *const *more;     /* after "--": more words for llama-server; NULL at the end */
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
+    const char *bad_model; /* the argument that cannot be found; NULL: none */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
+
+/* A program by its path, or by its name in PATH. */
+static bool is_there(const char *program) {
+    const char *folders = getenv("PATH");
+    char path[PATH_BYTES];
+    if (strchr(program, '/')) return access(program, X_OK) == 0;
+    while (folders && *folders) {
+        size_t n = strcspn(folders, ":");
+        int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folders, program);
+        if (length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0) return true;
+        folders += n;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return false;
+}
 
 /* ---- the configuration ---- */
 
@@ -49,7 +64,10 @@ static bt_status add_argument(serving *s, bt_config *config, const char *path, b
     struct stat found;
     bool added = false;
     if (is_yaml(path)) return BT_OK;
-    if (stat(path, &found) != 0) return bt_fail_sys(err, errno, "model", "cannot find %s", path);
+    if (stat(path, &found) != 0) {
+        s->bad_model = path;
+        return bt_fail_sys(err, errno, "model", "cannot find %s", path);
+    }
     if (!S_ISDIR(found.st_mode)) return bt_config_add_file(config, path, s->more, &added, err);
     if (config->models_dir && strcmp(config->models_dir, path) != 0)
         return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one folder of models, not both %s and %s",
@@ -66,6 +84,7 @@ static void apply_options(const serving *s, bt_config *config) {
     if (options->models_dir) config->models_dir = options->models_dir;
     if (options->llama_server) config->llama_server = options->llama_server;
     if (options->insecure) config->insecure = true;
+    if (options->verbose) config->log_children = true;
     if (options->min_gpu_fraction != 0.0) config->min_gpu_fraction = options->min_gpu_fraction;
     if (options->api_key) {
         config->api_keys = &options->api_key;
@@ -119,11 +138,29 @@ static bt_status load(void *user, bt_config **ret, bt_error *err) {
     return BT_OK;
 }
 
+/* Said before the first request finds out. */
+static void warn_of_program(const serving *s, const bt_config *config) {
+    bool needed = false;
+    for (uint32_t i = 0; i < config->n_models; i++)
+        needed = needed || config->models[i].model;
+    const char *program = config->llama_server ? config->llama_server : "llama-server";
+    if (needed && !is_there(program) && !s->options.quiet)
+        (void)fprintf(stderr,
+                      "burthen: note: %s is not there, and no model file can be served without it: make llama-server "
+                      "builds one, --llama-server names another\n",
+                      program);
+}
+
+/* The exit code of a configuration that cannot be had. */
+static int fail(const serving *s, const bt_error *err) {
+    return s->bad_model ? bt_cli_fail_model(err, s->bad_model) : bt_cli_fail(err);
+}
+
 static int check_config(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
     bt_text text;
-    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    if (load(s, &config, &err) != BT_OK) return fail(s, &err);
     bt_text_init(&text, TEXT_MAX_BYTES);
     bt_config_text(config, &s->notes, &text);
     int code = bt_cli_print(&text);
@@ -143,13 +180,21 @@ static void find_programs(serving *s) {
         if (!bt_beside_find(places[i], X_OK, s->llama_server, sizeof s->llama_server)) s->llama_server[0] = '\0';
 }
 
+static void name_twin(const char *option, char *ret, size_t capacity) {
+    int n = snprintf(ret, capacity, "BURTHEN_%s", option);
+    for (int i = 0; i < n && (size_t)i < capacity - 1; i++) {
+        if (ret[i] == '-')
+            ret[i] = '_';
+        else if (ret[i] >= 'a' && ret[i] <= 'z')
+            ret[i] = (char)(ret[i] - 'a' + 'A');
+    }
+}
+
 /* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
 static void clear_twins(void) {
     char name[96];
     for (size_t i = 0; i < bt_cli_option_count; i++) {
-        (void)snprintf(name, sizeof name, "BURTHEN_%s", bt_cli_option_table[i].name);
-        for (char *c = name; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        name_twin(bt_cli_option_table[i].name, name, sizeof name);
         (void)unsetenv(name);
     }
 }
@@ -163,7 +208,7 @@ static void on_line(void *user, const char *line, size_t n) {
 
 static void on_child_line(void *user, const char *model, const char *line, size_t n) {
     const serving *s = user;
-    if (s->options.verbose) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
+    if (!s->options.quiet) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
 }
 
 static void on_ready(void *user, const char *address) {
@@ -175,10 +220,11 @@ static void on_ready(void *user, const char *address) {
 static int serve(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
-    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    if (load(s, &config, &err) != BT_OK) return fail(s, &err);
     for (uint32_t i = 0; i < s->notes.n; i++)
         (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
                       s->notes.items[i].text);
+    warn_of_program(s, config);
     const bt_router_ask ask = {.config = config,
                                .reload = load,
                                .watch_file = s->file,

@@ -123,10 +123,13 @@ static bool run(const char *url, const char *body, size_t want_bytes) {
 
 /* The server's ends are in this process, too. */
 static void expect_descriptors(raw_server *server, uint32_t n) {
-    for (int i = 0; i < 20000 && (atomic_load(&server->n_open) > 0 || n_open_files() != n); i++)
-        (void)usleep(100);
-    assert_int_equal(atomic_load(&server->n_open), 0);
-    assert_int_equal(n_open_files(), n);
+    bool good = false;
+    for (int i = 0; i < 20000 && !good; i++) {
+        good = atomic_load(&server->n_open) == 0 && n_open_files() == n;
+        if (!good) (void)usleep(100);
+    }
+    /* Once is enough: what is leaked stays, and a connection may be accepted after its client has gone. */
+    assert_true(good);
 }
 
 static void sweep(raw_server *server, const char *path, const char *body, size_t want_bytes, bool persists,

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "base/fault.h"
 #include "base/heap.h"
 #include "judge_kit.h"
@@ -21,19 +20,6 @@
 static char model_path[512];
 static const char *const pools[] = {"host", "Vulkan0"};
 static line words;
-
-/* Stands in where the configuration's own is not linked. */
-__attribute__((weak)) bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port,
-                                               bt_arena *arena, char ***ret_argv, bt_error *err);
-bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port, bt_arena *arena,
-                         char ***ret_argv, bt_error *err) {
-    (void)of;
-    (void)its;
-    (void)port;
-    (void)arena;
-    *ret_argv = (char **)(uintptr_t)words.argv;
-    return bt_fail(err, BT_E_ARG, "config", BT_MEASURE_NONE, 0, 0, "nothing");
-}
 
 static void every_call_may_fail(void **state) {
     (void)state;

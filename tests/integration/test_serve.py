@@ -215,6 +215,20 @@ def check_end(serve):
     checks.check(not mark or not router.marked(mark), "nothing is left")
 
 
+def check_streams():
+    """A model with a RAM budget of its own runs with the memory device, and writes what it writes alone."""
+    text = (f"models:\n  tight: {{model: {harness.SMOLLM2}, args: \"-c 512 -np 1 -t 1\", ram_budget: 110M}}\n")
+    with llama_server.Server("-m", harness.SMOLLM2, "-c", 512, "-np", 1, "-t", 1, "--no-repack") as server:
+        expected = server.complete(harness.PROMPT, 12)["content"]
+    with router.Router(text) as serve:
+        found = serve.complete("tight", harness.PROMPT, 12)["content"]
+        one = serve.ask("/running")["running"][0]
+        checks.check(found == expected, f"streamed: {found!r}, and alone {expected!r}")
+        checks.check(one["streams"] and one["need_from"] == "budget", f"it streams: {one}")
+        checks.check(one["reserved_bytes"]["host"] == 110 << 20, f"its budget is what is reserved: {one}")
+        checks.check(one["peak_bytes"]["host"] <= 110 << 20, f"and kept: {one}")
+
+
 def main():
     harness.require(harness.SMOLLM2, harness.GEMMA3, llama_server.PROGRAM)
     with router.Router(config()) as serve:
@@ -231,6 +245,7 @@ def main():
     with router.Router([harness.SMOLLM2], model_args=ARGS.split()) as serve:
         checks.check(serve.works, f"a model file alone is enough: {serve.log()[-500:]}")
         check_end(serve)
+    check_streams()
     checks.end()
 
 

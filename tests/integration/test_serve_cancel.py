@@ -150,7 +150,7 @@ def check_listeners():
     """Who listens to events and logs does not keep the router from ending."""
     serve = stubs.start(stubs.config({"a": stubs.model(host="20M")}))
     serve.chat("a", "Hello", 1)
-    opened = [serve.open(path) for path in ("/api/events", "/logs/stream", "/logs/stream/a")]
+    opened = [serve.open(path, headers=stubs.STREAM) for path in ("/api/events", "/logs/stream", "/logs/stream/a")]
     begun = time.monotonic()
     serve.process.send_signal(signal.SIGTERM)
     ended(serve, begun, 4, "with listeners")

@@ -158,7 +158,8 @@ def check_rows():
 
 
 def ids_of(serve, seconds=1.0, **more):
-    connection, response = serve.open("/api/events", timeout_s=seconds, **more)
+    headers = stubs.STREAM | more.pop("headers", {})
+    connection, response = serve.open("/api/events", timeout_s=seconds, headers=headers, **more)
     ids = []
     try:
         for line in response:

@@ -22,7 +22,8 @@
 typedef struct connection {
     raw_server *server;
     int fd;
-    char *request;            /* NUL-terminated */
+    char *request; /* NUL-terminated */
+    unsigned n_served;
     size_t n_request, n_held; /* of this request, and with what follows it */
 } connection;
 
@@ -69,7 +70,8 @@ static bool next_request(connection *c) {
         char *end = strstr(c->request, "\r\n\r\n");
         if (end) {
             const char *length = strcasestr(c->request, "\r\ncontent-length:");
-            size_t n_body = length && length < end ? strtoul(length + 17, NULL, 10) : 0;
+            bool early = strstr(c->request, " /early ") || strstr(c->request, " /once ");
+            size_t n_body = !early && length && length < end ? strtoul(length + 17, NULL, 10) : 0;
             size_t all = (size_t)(end + 4 - c->request) + n_body;
             must(all < REQUEST_MAX, "a request that is too long");
             if (c->n_held >= all) {
@@ -84,8 +86,8 @@ static bool next_request(connection *c) {
 }
 
 static void wait_for_end(connection *c) {
-    char byte;
-    while (recv(c->fd, &byte, 1, 0) > 0) {
+    char dropped[8192];
+    while (recv(c->fd, dropped, sizeof dropped, 0) > 0) {
     }
 }
 
@@ -163,6 +165,28 @@ static bool cut(connection *c) {
     return false;
 }
 
+/* Nothing of a request that comes over a connection that has served before is answered; the body of the others is
+ * dropped. */
+static bool once(connection *c) {
+    if (c->n_served == 0) {
+        (void)say(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nfresh");
+        (void)shutdown(c->fd, SHUT_WR);
+        wait_for_end(c);
+        return false;
+    }
+    struct linger now = {.l_onoff = 1};
+    (void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    return false;
+}
+
+/* Before the body is there, which is then read and dropped. */
+static bool early(connection *c) {
+    (void)say(c, "HTTP/1.1 413 Too Much\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
+    (void)shutdown(c->fd, SHUT_WR);
+    wait_for_end(c);
+    return false;
+}
+
 static bool silent(connection *c) {
     wait_for_end(c);
     return false;
@@ -173,7 +197,7 @@ static const char *const texts[][2] = {
     {"/whole", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"},
     {"/chunked",
      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-After\r\n\r\n5\r\nhello\r\n1\r\n \r\n5\r\n"
-     "world\r\n0\r\nX-After: all\r\n\r\n"},
+     "world\r\n0\r\nX-After: al\001l\r\n\r\n"},
     {"/eof", "-HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"},
     {"/head", "HTTP/1.1 200 OK\r\nContent-Length: 4321\r\n\r\n"},
     {"/hop",
@@ -197,8 +221,9 @@ static const char *const texts[][2] = {
 
 /* false: the connection ends. */
 static bool answer(connection *c) {
-    static bool (*const calls[])(connection *) = {echo, events, drip, stale, reset, cut, silent};
-    static const char *const names[] = {"/echo", "/events", "/drip", "/stale", "/reset", "/cut", "/silent"};
+    static bool (*const calls[])(connection *) = {echo, events, drip, stale, reset, cut, silent, early, once};
+    static const char *const names[] = {"/echo", "/events", "/drip",  "/stale", "/reset",
+                                        "/cut",  "/silent", "/early", "/once"};
     char path[64] = "";
     unsigned long number = 0;
     const char *start = strchr(c->request, ' ');
@@ -221,8 +246,10 @@ static bool answer(connection *c) {
 static void *serve(void *arg) {
     connection *c = arg;
     bool open = true;
-    while (open && next_request(c))
+    while (open && next_request(c)) {
         open = answer(c);
+        c->n_served++;
+    }
     if (open) atomic_fetch_add(&c->server->n_eofs, 1);
     (void)close(c->fd);
     free(c->request);

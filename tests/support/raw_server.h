@@ -31,6 +31,8 @@ typedef struct raw_server {
  *   /noise         no HTTP                             /silent        no answer, until the client goes
  *   /drip          a piece each 20 ms until it goes    /redirect      302 to /whole
  *   /switch        101                                 /fold          a header on two lines
+ *   /early         413 before the body was read
+ *   /once          200, "fresh"; a connection that has served before is reset instead, before the body was read
  *   /control       a control byte in a header          /names         Connection names a header, which stands before
  */
 void raw_server_open(raw_server *server);

@@ -180,19 +180,6 @@ class Router(client.Client):
         body = {"model": model, "prompt": prompt, "n_predict": n, "temperature": 0, "cache_prompt": False, "ignore_eos": True}
         return self.ask("/completion", body | more)
 
-    def decisions(self):
-        """What was decided and is still kept, oldest first."""
-        connection, response = self.open("/api/events?after=0", timeout_s=2)
-        found, kind = [], None
-        try:
-            for line in response:
-                name, _, data = line.decode().rstrip("\n").partition(": ")
-                if name == "event":
-                    kind = data
-                elif name == "data" and kind == "decision":
-                    found.append(data)
-        except (TimeoutError, OSError):
-            pass
-        finally:
-            connection.close()
-        return found
+    def happened(self, kind):
+        """The data of the last events of a type ("decision", "model", "request"), oldest first."""
+        return [event["data"] for event in self.ask(f"/api/events?type={kind}")]

@@ -20,6 +20,7 @@ import router
 
 # What the router keeps of a budget for itself: 48 MiB (src/router/pools.c), and the bodies that it may hold.
 OWN_BYTES = (48 + 16) * harness.MIB
+STREAM = {"Accept": "text/event-stream"}  # else /api/events answers once
 PROGRAM = harness.SOURCE / "tests/support/stub_server.py"
 
 
@@ -143,7 +144,7 @@ def row_of(serve, name):
 
 def events_of(serve, seconds=1.0):
     """(type, data) of all events that are kept."""
-    connection, response = serve.open("/api/events?after=0", timeout_s=seconds)
+    connection, response = serve.open("/api/events?after=0", timeout_s=seconds, headers=STREAM)
     found = []
     try:
         for line in response:

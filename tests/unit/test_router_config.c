@@ -20,7 +20,7 @@ static void defaults(void **state) {
         assert_true(c->oom_evict && !c->oom_reserve_off && !c->ram_budget_given && !c->insecure && !c->log_children);
         assert_true(c->min_gpu_fraction > 0.49 && c->min_gpu_fraction < 0.51);
         assert_int_equal(c->limits.request_bytes, 32u << 20);
-        assert_int_equal(c->limits.bodies_bytes, 64u << 20);
+        assert_int_equal(bt_config_bodies_bytes(c), 64u << 20);
         assert_int_equal(c->limits.flow_bytes, 64u << 10);
         assert_int_equal(c->limits.idle_ms, 120000);
         assert_int_equal(c->limits.n_connections, 1024);
@@ -160,6 +160,30 @@ static void every_key_of_a_model(void **state) {
     assert_int_equal(c->models[2].stop_timeout_ms, 20000);
     assert_int_equal(c->models[2].ram, BT_CONFIG_RAM_OFF);
     assert_true(c->models[2].min_gpu_fraction > 0.99);
+    bt_config_close(c);
+}
+
+/* What llama-swap's own examples give as "none". */
+static void empty_values(void **state) {
+    (void)state;
+    bt_config *c =
+        kit_parse("apiKeys: []\ngroups: {}\nhooks: {}\npeers:\nmacros: {}\nmodels:\n"
+                  "  a: {cmd: 'x ${PORT}', cmdStop: '', proxy: '', checkEndpoint: '', useModelName: '', name: '',\n"
+                  "      description: '', aliases: [], env: [], metadata: {}, macros: {}, ttl: ,\n"
+                  "      filters: {stripParams: '', setParams: {}, setParamsByID: {}}}\n"
+                  "  b: {cmd: 'x ${PORT}', filters: {}}\n");
+    const bt_config_model *m = &c->models[0];
+    assert_null(m->cmd_stop);
+    assert_string_equal(m->proxy, "http://127.0.0.1:${PORT}");
+    assert_string_equal(m->check_endpoint, "/health");
+    assert_null(m->use_model_name);
+    assert_null(m->name);
+    assert_null(m->description);
+    assert_int_equal(m->n_aliases + m->filters.n_strip + m->filters.n_set_by_id, 0);
+    assert_string_equal(m->metadata_json, "{}");
+    assert_true(bt_config_same_child(m, m));
+    assert_int_equal(c->n_peers + c->n_groups, 0);
+    assert_int_equal(kit_notes.n, 0);
     bt_config_close(c);
 }
 
@@ -395,15 +419,11 @@ static void loading(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(the_example),
-        cmocka_unit_test(every_key_of_a_model),
-        cmocka_unit_test(the_top),
-        cmocka_unit_test(groups_peers_and_the_rest),
-        cmocka_unit_test(lines_of_errors),
-        cmocka_unit_test(refused_keys),
-        cmocka_unit_test(refused_models),
-        cmocka_unit_test(too_many),
+        cmocka_unit_test(empty_values),    cmocka_unit_test(defaults),
+        cmocka_unit_test(the_example),     cmocka_unit_test(every_key_of_a_model),
+        cmocka_unit_test(the_top),         cmocka_unit_test(groups_peers_and_the_rest),
+        cmocka_unit_test(lines_of_errors), cmocka_unit_test(refused_keys),
+        cmocka_unit_test(refused_models),  cmocka_unit_test(too_many),
         cmocka_unit_test(loading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

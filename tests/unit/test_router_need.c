@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/beside.h"
-#include "base/error.h"
 #include "judge_kit.h"
 #include "router/need_find.h"
 
@@ -23,22 +22,6 @@ static bt_config_model model;
 static bt_need_ask ask;
 static bt_need need;
 static line words;
-static char *const *words_of_config; /* what bt_config_argv gives; NULL: an error */
-
-/* Stands in where the configuration's own is not linked. */
-__attribute__((weak)) bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port,
-                                               bt_arena *arena, char ***ret_argv, bt_error *err);
-bt_status bt_config_argv(const bt_config *of, const bt_config_model *its, uint32_t port, bt_arena *arena,
-                         char ***ret_argv, bt_error *err) {
-    (void)of;
-    (void)its;
-    (void)port;
-    (void)arena;
-    if (!words_of_config)
-        return bt_fail(err, BT_E_ARG, "config", BT_MEASURE_NONE, 0, 0, "there are no words to start it with");
-    *ret_argv = (char **)(uintptr_t)words_of_config;
-    return BT_OK;
-}
 
 static int start(void **state) {
     (void)state;
@@ -107,6 +90,7 @@ static void declared(void **state) {
     assert_int_equal(need.bytes[1], 7);
     assert_int_equal(need.n_slots, 0);
     assert_false(need.can_shrink);
+    assert_string_equal(need.reason, "CUDA9, of which it declares memory, is not here");
     find(LINE); /* the user's word counts, and the file is described all the same */
     assert_int_equal(need.how, BT_NEED_DECLARED);
     assert_int_equal(need.bytes[0], 5);
@@ -227,12 +211,22 @@ static void seen_before(void **state) {
     assert_int_equal(need.how, BT_NEED_UNKNOWN);
     find(LINE);
     uint64_t typed = need.bytes[0];
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed - 1}});
+    const bt_known device = {true, need.bytes[1] - 7};
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed - 1}, device});
     find(LINE);
     assert_int_equal(need.bytes[0], typed);
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 7}, device});
+    find(LINE); /* of no pinned layers: the 7 bytes may be some that it moved */
+    assert_int_equal(need.bytes[0], typed);
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 8}, device});
     find(LINE);
     assert_int_equal(need.how, BT_NEED_PRICED);
+    assert_int_equal(need.bytes[0], typed + 1);
+    assert_int_equal(need.bytes[1], device.value + 7);
+    find(LINE " -ngl 0");
+    typed = need.bytes[0];
+    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    find(LINE " -ngl 0");
     assert_int_equal(need.bytes[0], typed + 1);
 }
 
@@ -359,47 +353,47 @@ static void on_time(void *user) {
     bt_loop_stop(user);
 }
 
+static void start_and_wait(waiting *w) {
+    bt_needing *needing = NULL;
+    assert_int_equal(bt_loop_open(&w->loop, NULL), BT_OK);
+    ask.loop = w->loop;
+    assert_int_equal(bt_need_start(&ask, on_need, w, &needing, NULL), BT_OK);
+    assert_int_equal(w->n, 0); /* never at once */
+    assert_int_equal(bt_loop_run(w->loop, NULL), BT_OK);
+    assert_int_equal(w->n, 1);
+    bt_loop_close(w->loop);
+}
+
 static void through_a_copy(void **state) {
     (void)state;
     waiting w = {0};
-    bt_needing *needing = NULL;
     find(LINE);
-    words_of_config = words.argv;
-    model.model = model_path; /* for the configuration's own words, where they are linked */
-    assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
-    ask.loop = w.loop;
-    assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
-    assert_int_equal(w.n, 0);
-    assert_int_equal(bt_loop_run(w.loop, NULL), BT_OK);
-    assert_int_equal(w.n, 1);
+    model.cmd = (char **)(uintptr_t)words.argv;
+    start_and_wait(&w);
+    assert_memory_equal(&w.got, &need, sizeof need);
+    w = (waiting){0};
+    model.cmd = NULL; /* the router's own line */
+    model.model = model_path;
+    start_and_wait(&w);
     assert_int_equal(w.got.how, BT_NEED_PRICED);
     assert_string_equal(w.got.arch, "llama");
-    assert_true(w.got.bytes[0] > 0);
-    bt_loop_close(w.loop);
 }
 
-static void a_copy_that_fails(void **state) {
+static void nothing_to_start(void **state) {
     (void)state;
     waiting w = {0};
-    bt_needing *needing = NULL;
-    words_of_config = NULL;
-    model.cmd = (char *[]){NULL};
-    assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
-    ask.loop = w.loop;
-    assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
-    assert_int_equal(bt_loop_run(w.loop, NULL), BT_OK);
-    assert_int_equal(w.n, 1);
+    char *none[] = {NULL};
+    model.cmd = none;
+    start_and_wait(&w);
     assert_int_equal(w.got.how, BT_NEED_UNKNOWN);
     assert_true(w.got.reason[0] != '\0');
-    bt_loop_close(w.loop);
 }
 
 static void cancelled(void **state) {
     (void)state;
     waiting w = {0};
     bt_needing *needing = NULL;
-    find(LINE);
-    words_of_config = words.argv;
+    model.model = model_path;
     assert_int_equal(bt_loop_open(&w.loop, NULL), BT_OK);
     ask.loop = w.loop;
     assert_int_equal(bt_need_start(&ask, on_need, &w, &needing, NULL), BT_OK);
@@ -436,7 +430,7 @@ int main(void) {
         cmocka_unit_test_setup(its_weights_may_stream, start),
         cmocka_unit_test_setup(described, start),
         cmocka_unit_test_setup(through_a_copy, start),
-        cmocka_unit_test_setup(a_copy_that_fails, start),
+        cmocka_unit_test_setup(nothing_to_start, start),
         cmocka_unit_test_setup(cancelled, start),
         cmocka_unit_test(their_names),
     };

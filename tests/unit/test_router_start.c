@@ -47,21 +47,23 @@ static void commands(void **state) {
                                  "  url: {cmd: x, proxy: 'http://127.0.0.1:81/v1//'}\n";
     char text[2000];
     bt_config *c = kit_parse(models);
-    assert_string_equal(
-        argv_of(c, "a", 5800),
-        "llama-server|-m|/m/a.gguf|--host|127.0.0.1|--port|5800|--alias|a|--no-webui|--metrics|-c|4096|--slots|5800");
+    assert_string_equal(argv_of(c, "a", 5800), "llama-server|-m|/m/"
+                                               "a.gguf|--host|127.0.0.1|--port|5800|--alias|a|--no-webui|--metrics|--"
+                                               "cache-ram|0|--ctx-checkpoints|3|-c|4096|--slots|5800");
     assert_string_equal(argv_of(c, "cmd", 65535), "x|-p|65535|a6553565535");
     assert_string_equal(
         argv_of(c, "size", 1),
         "llama-server|-m|/"
         "b|--host|127.0.0.1|--port|1|--alias|size|--no-webui|--metrics|--cache-ram|0|--ctx-checkpoints|0");
-    assert_string_equal(
-        argv_of(c, "near", 1),
-        "llama-server|-m|/b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--metrics|--cache-reuse|1");
+    assert_string_equal(argv_of(c, "near", 1), "llama-server|-m|/"
+                                               "b|--host|127.0.0.1|--port|1|--alias|near|--no-webui|--metrics|--cache-"
+                                               "ram|0|--ctx-checkpoints|3|--cache-reuse|1");
     assert_string_equal(url_of(c, "a", 5801), "http://127.0.0.1:5801");
     assert_string_equal(url_of(c, "url", 5801), "http://127.0.0.1:81/v1");
-    assert_string_equal(argv_of(c, "p", 7),
-                        "llama-server|-m|/m/p.gguf|--host|127.0.0.1|--port|7|--alias|p|--no-webui|--metrics");
+    assert_string_equal(
+        argv_of(c, "p", 7),
+        "llama-server|-m|/m/"
+        "p.gguf|--host|127.0.0.1|--port|7|--alias|p|--no-webui|--metrics|--cache-ram|0|--ctx-checkpoints|3");
     bt_config_close(c);
     (void)snprintf(text, sizeof text, "ram_budget: 4G\nllama_server: /opt/ls\n%s", models);
     c = kit_parse(text);
@@ -96,6 +98,7 @@ static void same_child(void **state) {
          "priority: "
          "1, metadata: {a: 1}, unlisted: true, use_model_name: u, stop_timeout: 3, health_timeout: 4, preload: true",
          true);
+    same("model: x", "model: x, args: '', env: []", true);
     same("model: x", "model: y", false);
     same("model: x", "cmd: 'x ${PORT}'", false);
     same("model: x", "model: x, args: -c 1", false);

@@ -142,7 +142,7 @@ static void bounds(void **state) {
     n = 0;
     for (uint32_t i = 0; i <= BT_YAML_KEYS_MAX; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%u: x\n", i);
-    assert_non_null(strstr(json(text), "too many keys in one mapping; at most 4096"));
+    assert_non_null(strstr(json(text), "too many keys in one mapping; at most 1024"));
     n = 0;
     for (uint32_t i = 0; i <= BT_YAML_ANCHORS_MAX; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%u: &a%u x\n", i, i);
