@@ -85,8 +85,8 @@ struct bt_model {
     bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
     bool changed;                     /* the guard did not start it as it is typed */
-    uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
     bool port_lost;                   /* at the last start: once more is tried */
+    uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
 
     /* requests */
     bt_job *waiting_first, *waiting_last;
