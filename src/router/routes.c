@@ -8,6 +8,7 @@
 #include "router/routing.h"
 #include "router/server_target.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* By the body's "model". */
@@ -120,6 +121,7 @@ static bool answer_page(bt_router *router, bt_request *request) {
 static bool answer_upstream(bt_router *router, bt_request *request) {
     const char *rest = after(bt_request_target(request), "/upstream/");
     char name[3 * BT_CONFIG_ID_MAX + 1]; /* each byte may be sent as an escape of three */
+    char bare[BT_TARGET_MAX + 2];        /* "/upstream/m?a=b" is "/?a=b" to it */
     if (!rest) return false;
     size_t n_path = strcspn(rest, "?");
     for (size_t n = n_path; n > 0; n--) {
@@ -128,7 +130,8 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;
-        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : "/");
+        (void)snprintf(bare, sizeof bare, "/%s", rest + n);
+        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : bare);
         return true;
     }
     bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
