@@ -115,12 +115,12 @@ static void give_back(bt_model *model, bt_model_state state, const char *why) {
 static bool is_blocked(const bt_model *model) {
     const bt_models *models = model->all;
     const bt_config *config = models->source->config;
-    uint32_t group = model->config->group;
+    uint32_t group = bt_model_group(model);
     bool in_turn = group < config->n_groups && config->groups[group].swap;
     for (uint32_t i = 0; i < models->n; i++) {
         const bt_model *one = models->items[i];
         if (one->state != BT_MODEL_STOPPING) continue;
-        if (one->evicted_for == model || (in_turn && one->config->group == group)) return true;
+        if (one->evicted_for == model || (in_turn && bt_model_group(one) == group)) return true;
     }
     return false;
 }

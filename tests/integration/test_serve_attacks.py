@@ -94,12 +94,15 @@ class Evil(socketserver.BaseRequestHandler):
             n_left = next((int(line[16:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length: ")), 0) - len(body)
             while n_left > 0:
                 n_left -= len(self.request.recv(1 << 20)) or n_left
-            name = data.split(b" ")[1].decode().strip("/").partition("?")[0]
+            target = data.split(b" ")[1].decode()
+            name = target.strip("/").partition("?")[0]
             if name == "metrics":  # begins, and never ends
                 self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nllamacpp:x 1\n")
                 self.request.recv(1)
             elif name == "health":  # longer than anybody would read
                 self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1000000)
+            elif target == "/?x=1":
+                self.request.sendall(JSON_HEAD + b"Content-Length: 14\r\n\r\n{\"query\":true}")
             elif name in EVIL:
                 EVIL[name](self.request)
             else:
@@ -260,6 +263,8 @@ def check_names(port):
             quoted = "".join(c if c.isalnum() and c.isascii() or c == "/" else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
             status, body = serve.request(f"/upstream/{quoted}/anything?x=1")
             checks.check((status, body) == (200, b'{"ok":true}'), f"/upstream/{quoted}: {status} {body[:100]}")
+            status, body = serve.request(f"/upstream/{quoted}?x=1")
+            checks.check((status, body) == (200, b'{"query":true}'), f"/upstream/{quoted}?x=1: {status} {body[:100]}")
             status, _ = serve.request(f"/api/models/unload/{quoted}", b"")
             checks.check(status == 200, f"unload {quoted}: {status}")
         checks.check(serve.request("/metrics")[0] == 200, "metrics of odd names")
