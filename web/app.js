@@ -18,6 +18,7 @@ let running = null; // the AbortController of all that is followed
 let metas = new Map();
 let wake = () => {};
 let begun = false;
+let needs = ""; // of all models, as last told: what is known of a file comes with them
 
 // ---- the key ----
 
@@ -87,6 +88,11 @@ async function lookAtModels(signal) {
 
 async function look(signal) {
   const told = await get("api/memory", signal);
+  const now = JSON.stringify(told.models.map((model) => [model.model, model.need_from, model.need_bytes]));
+  if (now !== needs) {
+    await lookAtModels(signal);
+    needs = now;
+  }
   showMemory(told, byId("pools"), byId("glance-memory"));
   showModels(told.models, metas, chatWith);
   const busy = told.models.some((model) => model.running + model.waiting > 0);
@@ -97,10 +103,9 @@ async function look(signal) {
 // Each second, sooner when something has happened, not while nobody looks.
 async function tick(signal) {
   let wait = TICK_MS;
-  for (let i = 0; !signal.aborted; i++) {
+  while (!signal.aborted) {
     if (!document.hidden) {
       try {
-        if (i % 20 === 0) await lookAtModels(signal);
         await look(signal);
         setLink("live", "Live");
         wait = TICK_MS;
@@ -123,16 +128,12 @@ async function tick(signal) {
 function hear(signal) {
   let since = Infinity;
   const settled = () => performance.now() - since > SETTLE_MS;
-  let modelsTimer = 0;
   const onEvent = (event, anew) => {
     if (anew) forgetEvents();
     addEvent(event, !settled());
     if (event.type === "request") addRow(event.data);
-    if (!settled()) return;
-    wake();
-    if (event.type === "request") return;
-    clearTimeout(modelsTimer);
-    modelsTimer = setTimeout(() => lookAtModels(signal).catch(() => {}), 500);
+    if (event.type === "config") needs = "";
+    if (settled()) wake();
   };
   const onState = (there) => {
     since = there ? performance.now() : Infinity;

@@ -26,7 +26,7 @@ function poolOf(data) {
 
 function decisionWords(data) {
   const pool = poolOf(data);
-  const limit = pool.limit_bytes ? ` of ${bytes(pool.limit_bytes)}` : "";
+  const limit = pool.limit_bytes ? ` of the ${bytes(pool.limit_bytes)}` : "";
   const need = data.need_bytes?.[pool.name];
   const given = data.reserved_bytes?.[pool.name];
   const waited = data.waited_ms >= 1000 ? ` It had waited ${duration(data.waited_ms)}.` : "";
@@ -34,7 +34,7 @@ function decisionWords(data) {
     const freed = data.victims.reduce((n, id) => n + (pool.held?.[id] || 0), 0);
     const were = data.victims.length > 1 ? "were" : "was";
     const less = data.shrunk && given ? `, and starts with ${bytes(given)}, which is less than it asks for` : "";
-    return `${listed(data.victims)} ${were} unloaded for ${data.model}: ${bytes(freed)}${limit} in ${memoryOf(pool.name)} ${were} held, ${data.model} needs ${need ? bytes(need) : "an unknown amount"}${less}.${waited}`;
+    return `${listed(data.victims)} ${were} unloaded for ${data.model}: ${data.victims.length > 1 ? "they" : "it"} held ${bytes(freed)}${limit} of ${memoryOf(pool.name)}, and ${data.model} needs ${need ? bytes(need) : "an unknown amount"}${less}.${waited}`;
   }
   if (data.decision === "admit") {
     const less = data.shrunk && need ? `, less than the ${bytes(need)} that it asks for` : "";
@@ -81,15 +81,16 @@ export function addEvent(event, isOld) {
     el("span", { class: "mark", "data-state": stateOf(event), "aria-hidden": "true" }), el("span", {}, text));
   rows.unshift({ node });
   rows.length = Math.min(rows.length, KEPT);
-  const tells = event.type === "decision" || (event.type === "model" && ["ready", "failed", "stopped"].includes(event.data.state));
-  if (tells) newest = { text, time: event.time_ms };
-  if (tells && !isOld) announce(text);
+  const isState = event.type === "model" && ["ready", "failed", "stopped"].includes(event.data.state);
+  if (event.type === "decision" || (isState && event.data.state === "failed")) newest = { text, time: event.time_ms, then: "" };
+  else if (isState && newest) newest.then = `Then: ${text}`;
+  if (!isOld && (isState || event.type === "decision")) announce(text);
   if (!isOld) render();
 }
 
 export function showLast() {
   setText(byId("glance-last"), newest ? newest.text : "Nothing yet");
-  setText(byId("glance-when"), newest ? ago(newest.time) : "");
+  setText(byId("glance-when"), newest ? [ago(newest.time), newest.then].filter(Boolean).join(". ") : "");
 }
 
 export function beginEvents() {

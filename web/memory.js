@@ -6,7 +6,8 @@
 
 import { bytes, el, poolName, setAttribute, setText, svg } from "./dom.js";
 
-const WINDOW_MS = 300000;
+const WINDOW_MS = 300000; // kept and shown at most
+const SHORT_MS = 60000; // shown at least
 const HEIGHT = 150;
 const LEFT = 66;
 const FOOT = 20;
@@ -28,7 +29,9 @@ function momentOf(pool, models) {
     if (reserved > 0 || measured > 0) parts.push({ id: model.model, reserved, measured, used: measured ?? 0, state: model.state });
   }
   const used = parts.reduce((all, part) => all + part.used, 0);
-  const reserved = parts.reduce((all, part) => all + Math.max(part.reserved, part.used), 0);
+  // What is going is promised to others already.
+  for (const part of parts) if (part.state === "stopping") part.reserved = 0;
+  const reserved = parts.reduce((all, part) => all + (part.state === "stopping" ? 0 : Math.max(part.reserved, part.used)), 0);
   const router = pool.router_bytes || 0;
   let foreign = pool.foreign_bytes ?? null;
   if (foreign === null && pool.total_bytes !== null && pool.free_bytes !== null)
@@ -61,7 +64,7 @@ class Pool {
         el("th", { scope: "col", class: "n" }, "Promised"))), this.rows);
     this.node = el("div", { class: "pool" }, el("div", { class: "head" }, this.title, this.scale), this.words, this.reason,
       this.bar, el("div", { class: "split" }, holders, el("div", { class: "over-time" },
-        el("p", { class: "quiet" }, "The last five minutes: area = used, dashed = promised, line = limit"), this.chart, this.details)));
+        el("p", { class: "quiet" }, "Over time. Area: used. Dashed line: promised. Solid line: limit."), this.chart, this.details)));
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
@@ -82,9 +85,8 @@ class Pool {
   }
 
   top(now) {
-    const most = Math.max(...this.moments.map((m) => Math.max(m.reserved, m.used)), 1);
     if (this.whole && now.total !== null) return now.total;
-    return Math.max(now.limit ?? 0, most * (now.limit === null ? 1.15 : 1));
+    return Math.max(now.limit ?? 0, ...this.moments.map((m) => Math.max(m.reserved, m.used)), 1);
   }
 
   draw() {
@@ -132,9 +134,9 @@ class Pool {
   drawHolders(now) {
     const swatch = (kind) => svg("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { class: kind, width: 14, height: 14, rx: 3 }));
     const row = (kind, name, used, reserved) =>
-      el("tr", {}, el("th", { scope: "row" }, swatch(kind), el("span", {}, name)), el("td", { class: "n" }, used), el("td", { class: "n" }, reserved));
+      el("tr", {}, el("th", { scope: "row" }, el("span", { class: "named" }, swatch(kind), el("span", {}, name))), el("td", { class: "n" }, used), el("td", { class: "n" }, reserved));
     const rows = now.parts.map((part) =>
-      row(colourOf(part.id), part.id, part.measured === null ? "not measured" : bytes(part.measured), bytes(part.reserved)));
+      row(colourOf(part.id), part.id, part.measured === null ? "not measured" : bytes(part.measured), part.state === "stopping" ? "going" : bytes(part.reserved)));
     if (rows.length === 0) rows.push(row("ground", "no model", bytes(0), bytes(0)));
     if (now.router) rows.push(row("router", "the router", bytes(now.router), "its own"));
     if (now.foreign !== null) rows.push(row("foreign", "other programs", bytes(now.foreign), ""));
@@ -149,9 +151,10 @@ class Pool {
     const width = this.chart.clientWidth;
     if (width < 120) return;
     const top = this.top(now) * 1.06;
-    const x = (time) => LEFT + (width - LEFT - 4) * (1 - (now.time - time) / WINDOW_MS);
+    const span = Math.min(WINDOW_MS, Math.max(SHORT_MS, now.time - this.moments[0].time));
+    const x = (time) => LEFT + (width - LEFT - 4) * (1 - (now.time - time) / span);
     const y = (size) => HEIGHT - (HEIGHT - 8) * Math.min(1, size / top);
-    const moments = this.moments.filter((m) => m.time >= now.time - WINDOW_MS);
+    const moments = this.moments.filter((m) => m.time >= now.time - span);
     const shapes = [];
     for (const share of [0, 0.5, 1]) {
       const size = this.top(now) * share;
@@ -175,10 +178,10 @@ class Pool {
     line("promised", (m) => m.reserved);
     line("limit", (m) => m.limit);
     if (now.ceiling !== null && now.ceiling <= top) line("ceiling", (m) => m.ceiling);
-    shapes.push(svg("text", { x: LEFT, y: HEIGHT + 15 }, "5 min ago"), svg("text", { x: width - 4, y: HEIGHT + 15, "text-anchor": "end" }, "now"));
+    shapes.push(svg("text", { x: LEFT, y: HEIGHT + 15 }, `${Math.round(span / 60000)} min ago`), svg("text", { x: width - 4, y: HEIGHT + 15, "text-anchor": "end" }, "now"));
     this.chart.replaceChildren(...shapes);
     const most = Math.max(...moments.map((m) => m.used));
-    setAttribute(this.chart, "aria-label", `Used by models in the last five minutes: at most ${bytes(most)}, now ${bytes(now.used)}`);
+    setAttribute(this.chart, "aria-label", `Used by models in the last minutes: at most ${bytes(most)}, now ${bytes(now.used)}`);
   }
 
   drawHistory() {

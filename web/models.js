@@ -77,7 +77,8 @@ class Card {
     setText(this.facts.need, perPool(model.need_bytes));
     setText(this.facts.reserved, perPool(model.reserved_bytes));
     setText(this.facts.measured, perPool(model.measured_bytes));
-    setText(this.facts.requests, `${model.running} running, ${model.waiting} waiting`);
+    const requests = [[model.running, "running"], [model.waiting, "waiting"]].filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`);
+    setText(this.facts.requests, requests.join(", ") || "none");
     const notes = [`The need is ${SOURCES[model.need_from] || model.need_from}.`];
     if (model.need_from === "unknown") notes[0] = "What it needs is not known: it gets all there is.";
     if (model.persistent) notes.push("Never unloaded for others.");
