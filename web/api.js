@@ -79,11 +79,14 @@ export async function* eventsOf(answer) {
 
 export const pause = (ms, signal) =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => {
+    if (signal?.aborted) return resolve();
+    const end = () => {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", end); // the signal may live for days
       resolve();
-    });
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
   });
 
 // Everything that happens, from the oldest that is kept on; comes back by itself with the last id that it saw.

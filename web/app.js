@@ -12,11 +12,13 @@ import { beginPlan } from "./plan.js";
 import { addRow, setRows, showRunning } from "./requests.js";
 
 const TICK_MS = 1000;
+const SOON_MS = 50;
 const THEME = "burthen-theme";
 const SETTLE_MS = 600; // events that come within it of a connection's begin are history
 let running = null; // the AbortController of all that is followed
 let metas = new Map();
-let wake = () => {};
+let stale = false; // something has happened since the last look began
+let nap = null;    // the AbortController of the pause between two looks
 let begun = false;
 let needs = ""; // of all models, as last told: what is known of a file comes with them
 
@@ -100,10 +102,16 @@ async function look(signal) {
   showLast();
 }
 
+function wake() {
+  stale = true;
+  nap?.abort();
+}
+
 // Each second, sooner when something has happened, not while nobody looks.
 async function tick(signal) {
   let wait = TICK_MS;
   while (!signal.aborted) {
+    stale = false;
     if (!document.hidden) {
       try {
         await look(signal);
@@ -115,11 +123,8 @@ async function tick(signal) {
         wait = Math.min(wait * 2, 10000);
       }
     }
-    await new Promise((resolve) => {
-      const turn = new AbortController();
-      wake = () => turn.abort();
-      pause(wait, AbortSignal.any([signal, turn.signal])).then(resolve);
-    });
+    nap = new AbortController();
+    await pause(stale ? SOON_MS : wait, AbortSignal.any([signal, nap.signal]));
   }
 }
 
