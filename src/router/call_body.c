@@ -3,15 +3,17 @@
  * call_body.c: the few members of a request's body that the router must know: for which model it is, whether its answer
  * is a stream, and how much it makes the server hold a token.
  *
- * JSON is read whole by jansson, whose tree is gone when this returns. Of a form (transcriptions, edits of pictures)
- * only the part named "model" is looked for, as its boundary separates it (RFC 7578): the rest may be megabytes of
- * sound. */
+ * JSON is looked through where it lies (json_scan.c); no tree is made of it. Of a form (transcriptions, edits of
+ * pictures) only the part named "model" is looked for, as its boundary separates it (RFC 7578): the rest may be
+ * megabytes of sound. */
 #include "router/routing.h"
 
 #include "base/error.h"
+#include "base/size.h"
+#include "router/json_scan.h"
 
-#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -19,31 +21,45 @@
 
 /* ---- JSON ---- */
 
-static uint64_t count_of(const json_t *root, const char *key) {
-    const json_t *value = json_object_get(root, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return 0; /* true and false are of another API */
-    return (uint64_t)json_integer_value(value);
+/* A number that is written with a point or an exponent is one to servers, too. true, false: of another API. */
+static uint64_t count_of(bt_scan_span value) {
+    char text[64];
+    char *end = NULL;
+    if (value.n == 0 || value.n >= sizeof text) return 0;
+    memcpy(text, value.at, value.n);
+    text[value.n] = '\0';
+    if (strspn(text, "+-.0123456789eE") != value.n) return 0;
+    double number = strtod(text, &end);
+    if (end == text || !(number > 0)) return 0;
+    if (number >= 1e15) return UINT64_MAX;
+    return (uint64_t)number + ((double)(uint64_t)number < number);
 }
 
+static bt_status not_an_object(bt_error *err) {
+    return bt_fail(err, BT_E_FORMAT, "body", BT_MEASURE_NONE, 0, 0, "the body is no JSON object");
+}
+
+/* Of two members of one name the last counts, as it does to llama-server. */
 static bt_status read_json(const char *body, size_t n_body, bt_call_body *ret, bt_error *err) {
-    json_error_t where;
-    json_t *root = json_loadb(body, n_body, JSON_DECODE_ANY, &where);
-    if (!json_is_object(root)) {
-        bt_status status = bt_fail(err, BT_E_FORMAT, "body", BT_MEASURE_NONE, 0, 0,
-                                   "the body is no JSON object%s%.150s", root ? "" : ": ", root ? "" : where.text);
-        json_decref(root);
-        return status;
-    }
-    const json_t *model = json_object_get(root, "model");
     static const char *const counts[] = {"n_probs", "logprobs", "top_logprobs"};
-    bool fits = !json_is_string(model) || json_string_length(model) < sizeof ret->model;
+    bt_scan scan;
+    bt_scan_member member;
+    bool fits = true;
+    int got = bt_scan_start(&scan, body, n_body) ? bt_scan_next(&scan, &member) : -1;
     ret->is_json = true;
-    if (json_is_string(model))
-        (void)snprintf(ret->model, sizeof ret->model, "%.*s", BT_CONFIG_ID_MAX, json_string_value(model));
-    ret->streams = json_is_true(json_object_get(root, "stream"));
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        if (count_of(root, counts[i]) > ret->n_probs) ret->n_probs = count_of(root, counts[i]);
-    json_decref(root);
+    for (; got == 1; got = bt_scan_next(&scan, &member)) {
+        if (!member.named) continue;
+        if (strcmp(member.name, "model") == 0) {
+            bool given = member.value.at[0] == '"';
+            fits = !given || bt_scan_text(member.value, ret->model, sizeof ret->model);
+            if (!given || !fits) ret->model[0] = '\0';
+        }
+        if (strcmp(member.name, "stream") == 0)
+            ret->streams = member.value.n == 4 && memcmp(member.value.at, "true", 4) == 0;
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            if (strcmp(member.name, counts[i]) == 0) ret->n_probs = bt_max_u64(ret->n_probs, count_of(member.value));
+    }
+    if (got < 0 || !bt_scan_at_end(&scan)) return not_an_object(err);
     if (!fits) return bt_fail(err, BT_E_FORMAT, "body", BT_MEASURE_NONE, 0, 0, "the name of the model is too long");
     return BT_OK;
 }

@@ -66,7 +66,7 @@ const bt_key bt_config_keys[] = {
     {ROW(TOP, "patience", NULL, TIME, TOP(patience_ms)), .min = 0, .max = DAY, .shown_default = "60s",
      .meaning = "who has waited so long comes before holds"},
     {ROW(TOP, "cooldown", NULL, TIME, TOP(cooldown_ms)), .min = 0, .max = DAY, .shown_default = "60s",
-     .meaning = "a model that failed to start is not started again for so long"},
+     .meaning = "a model that fails to start is tried again after 1 s, 2 s, 4 s..., and never later than this"},
     {ROW(TOP, "llama_server", NULL, CUSTOM, TOP(llama_server)), .read = bt_read_llama_server,
      .shown_default = "llama-server, as it is found",
      .meaning = "program for models with model:; with a slash relative to this file"},

@@ -92,9 +92,10 @@ void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, b
     const char *pool = pools->items[step->pool].name;
     *ret = (bt_model_refusal){.status = 503, .retry_after_s = 30};
     (void)snprintf(ret->code, sizeof ret->code, "%s", step->pool == 0 ? "insufficient_memory" : "insufficient_vram");
+    const char *more = model->need.how == BT_NEED_LEARNED ? model->need.reason : model->need.words;
     (void)snprintf(ret->text, sizeof ret->text, "%s needs %s of %s, and %s can be had, whatever is unloaded%s%s",
                    model->id, BT_SIZE(step->need_bytes), pool_words(pool), BT_SIZE(step->have_bytes),
-                   model->need.words[0] ? ": " : "", model->need.words);
+                   more[0] ? ": " : "", more);
     json_t *root = json_pack("{s:s, s:I, s:I, s:o}", "pool", pool, "need_bytes", (json_int_t)step->need_bytes,
                              "have_bytes", (json_int_t)step->have_bytes, "pools", pools_json(models));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;

@@ -82,14 +82,18 @@ static void leave(listener *l) {
     bt_flow_drop_producer(flow);
 }
 
-void bt_events_close(bt_events *events) {
-    if (!events) return;
+void bt_events_dismiss(bt_events *events) {
     for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++) {
         if (!events->listeners[i].flow) continue;
         bt_flow_on_room(events->listeners[i].flow, NULL, NULL);
         bt_flow_end(events->listeners[i].flow, true);
         leave(&events->listeners[i]);
     }
+}
+
+void bt_events_close(bt_events *events) {
+    if (!events) return;
+    bt_events_dismiss(events);
     while (events->first < events->next)
         evict_oldest(events);
     bt_heap_free(events);

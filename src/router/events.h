@@ -12,7 +12,8 @@
 
 typedef struct bt_events bt_events;
 BT_MUST_CHECK bt_status bt_events_open(bt_events **ret, bt_error *err);
-void bt_events_close(bt_events *events); /* ends every listener's flow, whole */
+void bt_events_dismiss(bt_events *events); /* ends every listener's flow, whole */
+void bt_events_close(bt_events *events);   /* the same, and all else */
 /* type: "model", "decision", "request", "memory"...: letters, digits, '_'; json: an object on one line. Each gets an
  * id, one more each from 1 on, and the time. What is over BT_EVENT_BYTES_MAX, is not of this form, or finds no memory,
  * is dropped and counted; its id is used up, so that listeners are told. */

@@ -78,10 +78,11 @@ struct bt_model {
     bool streamed;          /* started with the memory device, within its reservation */
     bt_child_memory memory; /* the last sample */
     bt_known measured_bytes[BT_POOL_MAX], peak_bytes[BT_POOL_MAX];
-    uint64_t free_last[BT_POOL_MAX]; /* STOPPING: what devices had free at the last look */
-    uint32_t n_release_looks;
-    bool learned_once;    /* there is more to keep than was kept */
-    uint32_t cut_percent; /* of devices: after a start that found no memory there; 0: none */
+    bt_known free_last[BT_POOL_MAX];  /* of devices, at the last look */
+    bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
+    uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
+    bool changed;                     /* the guard did not start it as it is typed */
+    uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
 
     /* requests */
     bt_job *waiting_first, *waiting_last;

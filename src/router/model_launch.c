@@ -160,7 +160,7 @@ static bt_status make_argv(bt_model *model, bt_arena *arena, char ***ret_argv, b
 
 static bt_status start(bt_model *model, bt_arena *arena, bt_error *err) {
     char *url = NULL;
-    char **argv = NULL;
+    char **argv = NULL, **env = NULL, **stop_argv = NULL;
     bt_models *models = model->all;
     if (model->config->uses_port) BT_TRY(choose_port(models, &model->port, err));
     BT_TRY(bt_config_url(model->config, model->port, arena, &url, err));
@@ -168,12 +168,14 @@ static bt_status start(bt_model *model, bt_arena *arena, bt_error *err) {
         return bt_fail(err, BT_E_ARG, "config", BT_MEASURE_NONE, 0, 0, "the address of %s is too long", model->id);
     (void)snprintf(model->url, sizeof model->url, "%s", url);
     BT_TRY(make_argv(model, arena, &argv, err));
+    BT_TRY(bt_config_words(model->config->env, model->port, arena, &env, err));
+    BT_TRY(bt_config_words((const char *const *)model->config->cmd_stop, model->port, arena, &stop_argv, err));
     const bt_child_ask ask = {.loop = models->ask.loop,
                               .argv = argv,
-                              .env = model->config->env,
+                              .env = (const char *const *)env,
                               .mark = models->ask.mark,
                               .log = model->log,
-                              .stop_argv = model->config->cmd_stop,
+                              .stop_argv = stop_argv,
                               .on_end = bt_model_ended,
                               .user = model};
     return bt_child_start(&ask, &model->child, err);

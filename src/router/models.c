@@ -60,7 +60,8 @@ static bt_held_config *hold(bt_held_config *held) {
 static void on_model_timer(void *user);
 
 static void on_child_line(void *user, const char *line, size_t n) {
-    const bt_model *model = user;
+    bt_model *model = user;
+    bt_model_heard(model, line, n);
     const bt_models_ask *ask = &model->all->ask;
     bool wanted = model->all->source && model->all->source->config->log_children;
     if (wanted && ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);
@@ -82,15 +83,21 @@ static bt_model *new_model(bt_models *models, const bt_config_model *config, bt_
     return model;
 }
 
+/* What it takes is not known any more, nor what is being found out of it. */
+void bt_model_forget_need(bt_model *model) {
+    bt_models *models = model->all;
+    model->need_there = false;
+    if (models->needing_model != model) return;
+    bt_need_cancel(models->needing);
+    models->needing = NULL;
+    models->needing_model = NULL;
+}
+
 static void free_model(bt_model *model) {
     bt_models *models = model->all;
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->evicted_for == model) models->items[i]->evicted_for = NULL;
-    if (models->needing_model == model) {
-        bt_need_cancel(models->needing);
-        models->needing = NULL;
-        models->needing_model = NULL;
-    }
+    bt_model_forget_need(model);
     bt_loop_timer_stop(models->ask.loop, &model->timer);
     if (model->probe) bt_exchange_cancel(model->probe);
     if (model->probe_flow) bt_flow_drop_consumer(model->probe_flow);
@@ -137,6 +144,7 @@ bt_status bt_models_open(const bt_models_ask *ask, bt_models **ret, bt_error *er
     if (models) models->step = bt_heap_alloc(sizeof *models->step);
     if (!models || !models->view || !models->step) {
         if (models) bt_heap_free(models->view);
+        if (models) bt_heap_free(models->step);
         bt_heap_free(models);
         return bt_fail_sys(err, 12, "models", "no memory for the list of models");
     }
@@ -149,6 +157,8 @@ bt_status bt_models_open(const bt_models_ask *ask, bt_models **ret, bt_error *er
 
 void bt_models_close(bt_models *models) {
     if (!models) return;
+    for (uint32_t i = 0; i < models->n; i++)
+        bt_model_refuse_waiting(models->items[i]); /* what nobody asked for: wishes that a model be loaded */
     bt_loop_timer_stop(models->ask.loop, &models->kick);
     bt_loop_timer_stop(models->ask.loop, &models->wake);
     while (models->n > 0)
@@ -161,18 +171,33 @@ void bt_models_close(bt_models *models) {
 
 /* ---- another configuration ---- */
 
+/* Nothing of it is left: once its configuration drops it, it is gone. */
+static bool is_empty(const bt_model *model) {
+    return model->state == BT_MODEL_STOPPED && model->n_running == 0 && model->n_waiting == 0 && model->n_calls == 0;
+}
+
+/* By its id: an alias of that name is another model's. NULL: it is dropped. */
+static const bt_config_model *in_config(const bt_config *config, const bt_model *model) {
+    const bt_config_model *found = bt_config_find(config, model->id);
+    return found && strcmp(found->id, model->id) == 0 ? found : NULL;
+}
+
 /* Everything that can fail, before anything is changed. */
 static bt_status make_new_models(bt_models *models, bt_held_config *source, bt_model **fresh, uint32_t *ret_n,
                                  bt_error *err) {
     const bt_config *config = source->config;
-    uint32_t n_leaving = 0;
-    for (uint32_t i = 0; i < models->n; i++)
-        n_leaving += bt_config_find(config, models->items[i]->id) ? 0 : 1;
+    uint32_t n_leaving = 0, n_stay = 0;
+    for (uint32_t i = 0; i < models->n; i++) {
+        bool leaves = !in_config(config, models->items[i]);
+        n_leaving += leaves && !is_empty(models->items[i]);
+        n_stay += !leaves || !is_empty(models->items[i]);
+    }
     for (uint32_t i = 0; i < config->n_models; i++) {
         if (find_id(models, config->models[i].id)) continue;
         bt_model *model = NULL;
-        if (models->n + *ret_n < BT_CONFIG_MODELS_MAX) model = new_model(models, &config->models[i], source, err);
-        if (!model && models->n + *ret_n >= BT_CONFIG_MODELS_MAX)
+        bool fits = n_stay + *ret_n < BT_CONFIG_MODELS_MAX;
+        if (fits) model = new_model(models, &config->models[i], source, err);
+        if (!fits)
             (void)bt_fail(err, BT_E_LIMIT, "models", BT_MEASURE_ITEMS, config->n_models, BT_CONFIG_MODELS_MAX,
                           "%u models are leaving and still here: load the configuration again in a moment", n_leaving);
         if (!model) return err ? err->status : BT_E_NOMEM;
@@ -191,12 +216,23 @@ static void follow(bt_model *model, const bt_config_model *next, bt_held_config 
         model->source = hold(source);
         model->config = next;
         model->outdated = false;
-        if (model->state == BT_MODEL_STOPPED) model->need_there = false;
+        if (model->state == BT_MODEL_STOPPED) bt_model_forget_need(model);
         bt_models_release(old);
     } else {
         model->outdated = true;
         model->next_config = next;
         if (next) model->next_source = hold(source);
+    }
+}
+
+/* A model that the configuration has dropped, and that nothing of is left. */
+static void sweep(bt_models *models) {
+    for (uint32_t i = 0; i < models->n; i++) {
+        bt_model *model = models->items[i];
+        if (!model->outdated || model->next_config || !is_empty(model)) continue;
+        free_model(model);
+        models->items[i--] = models->items[--models->n];
+        models->items[models->n] = NULL;
     }
 }
 
@@ -216,14 +252,11 @@ bt_status bt_models_configure(bt_models *models, bt_config *config, bt_error *er
     }
     bt_held_config *old = models->source;
     models->source = source;
-    uint32_t n_before = models->n;
+    for (uint32_t i = 0; i < models->n; i++)
+        follow(models->items[i], in_config(config, models->items[i]), source);
+    sweep(models);
     for (uint32_t i = 0; i < n_fresh; i++)
         models->items[models->n++] = fresh[i];
-    for (uint32_t i = 0; i < n_before; i++) {
-        const bt_config_model *next = bt_config_find(config, models->items[i]->id);
-        if (next && strcmp(next->id, models->items[i]->id) != 0) next = NULL; /* its name is an alias now */
-        follow(models->items[i], next, source);
-    }
     bt_models_release(old);
     bt_models_kick(models);
     return BT_OK;
@@ -371,18 +404,6 @@ static void fill_view(bt_models *models, const bt_pools *pools, bt_policy_pool *
                              .patience_ms = config->patience_ms};
 }
 
-/* A model that the configuration has dropped, and that nothing of is left. */
-static void sweep(bt_models *models) {
-    for (uint32_t i = 0; i < models->n; i++) {
-        bt_model *model = models->items[i];
-        bool gone = model->outdated && !model->next_config && model->state == BT_MODEL_STOPPED;
-        if (!gone || model->n_running > 0 || model->n_waiting > 0 || model->n_calls > 0) continue;
-        free_model(model);
-        models->items[i--] = models->items[--models->n];
-        models->items[models->n] = NULL;
-    }
-}
-
 static bool has_moving(const bt_models *models) {
     for (uint32_t i = 0; i < models->n; i++) {
         const bt_model *model = models->items[i];
@@ -395,8 +416,16 @@ static bool has_moving(const bt_models *models) {
 
 static bool all_stopped(const bt_models *models) {
     for (uint32_t i = 0; i < models->n; i++)
-        if (models->items[i]->child || models->items[i]->state == BT_MODEL_STOPPING) return false;
+        if (models->items[i]->child) return false; /* for its memory nobody waits any more */
     return true;
+}
+
+/* Nobody is ended or refused for what was read before he asked: with nothing to do that is seconds old, and what
+ * another program had then it may have given back. */
+static bool is_stale(const bt_models *models, const bt_policy_step *step) {
+    const bt_job *first = models->items[step->model]->waiting_first;
+    bool counts = step->kind == BT_POLICY_REFUSE || (step->kind == BT_POLICY_ADMIT && step->n_victims > 0);
+    return counts && first && bt_sampler_pools(models->ask.sampler)->began_ms < first->since_ms;
 }
 
 static void decide(void *user) {
@@ -428,6 +457,10 @@ static void decide(void *user) {
         if (models->step->kind == BT_POLICY_WAIT) {
             if (models->step->wake_ms != UINT64_MAX)
                 bt_loop_timer_set(models->ask.loop, &models->wake, models->step->wake_ms + 1);
+            return;
+        }
+        if (is_stale(models, models->step)) {
+            bt_sampler_ask(models->ask.sampler); /* which decides again */
             return;
         }
         carry_out(models, models->step);

@@ -94,8 +94,12 @@ void bt_model_look_at_release(bt_model *model); /* its process has gone, and the
 void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
 void bt_model_sampled(bt_model *model, const bt_pools *pools);
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
+void bt_model_heard(bt_model *model, const char *line, size_t n); /* a line of its process */
 void bt_model_learn(bt_model *model);
+/* models.c: it is another model now: what it takes is asked anew, also where it is being asked. */
+void bt_model_forget_need(bt_model *model);
 void bt_models_ask_needs(bt_models *models);
+void bt_model_forget_need(bt_model *model); /* models.c */
 /* decisions.c: what was decided, with its numbers, for listeners and refusals */
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step);
 void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, bt_model_refusal *ret);

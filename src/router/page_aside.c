@@ -15,8 +15,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,6 +136,7 @@ static bt_status run_plan(void *arg, bt_text *answer, bt_error *err) {
     pid_t pid = fork();
     if (pid < 0) return bt_fail_sys(err, errno, "aside", "no process");
     if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the copy, whose page is over when its client has left */
         (void)dup2(pipe_fds[1], 1);
         (void)dup2(pipe_fds[1], 2);
         (void)execv(a->words[0], a->words);

@@ -30,11 +30,13 @@ typedef struct scraping {
     bt_router *router;
     bt_request *request;
     uint32_t n, n_open;
-    bool asking; /* still starting them */
+    bool asking;   /* still starting them */
+    bt_timer late; /* from its start: a server may begin its answer and never end it */
     scrape items[];
 } scraping;
 
 static void free_scraping(scraping *s) {
+    bt_loop_timer_stop(s->router->loop, &s->late);
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->items[i].exchange) bt_exchange_cancel(s->items[i].exchange);
         if (s->items[i].flow) bt_flow_drop_consumer(s->items[i].flow);
@@ -118,11 +120,21 @@ static void answer(scraping *s) {
     bt_heap_free(view_models);
 }
 
-static void finish_one(scraping *s) {
-    if (s->n_open > 0 || s->asking) return;
+static void finish(scraping *s) {
     bt_request_on_gone(s->request, NULL, NULL);
     answer(s);
     free_scraping(s);
+}
+
+static void finish_one(scraping *s) {
+    if (s->n_open == 0 && !s->asking) finish(s);
+}
+
+static void on_late(void *user) {
+    scraping *s = user;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->items[i].exchange) s->items[i].good = false;
+    finish(s);
 }
 
 static void take(scrape *one) {
@@ -168,7 +180,6 @@ static void ask_one(scraping *s, const bt_model *model) {
                                  .method = "GET",
                                  .url = url,
                                  .connect_timeout_ms = SCRAPE_MS,
-                                 .header_timeout_ms = SCRAPE_MS,
                                  .flow = one->flow,
                                  .on_head = on_head,
                                  .on_end = on_end,
@@ -189,6 +200,8 @@ void bt_page_metrics(bt_router *router, bt_request *request) {
     s->router = router;
     s->request = request;
     s->asking = true;
+    s->late = (bt_timer){.on_time = on_late, .user = s};
+    bt_loop_timer_set(router->loop, &s->late, SCRAPE_MS);
     bt_request_on_gone(request, on_gone, s);
     for (uint32_t i = 0; i < n; i++)
         if (bt_models_at(router->models, i)->state == BT_MODEL_READY) ask_one(s, bt_models_at(router->models, i));

@@ -361,8 +361,13 @@ void bt_page_load(bt_router *router, bt_request *request, const char *id) {
     bt_model *model = bt_models_find(router->models, id);
     if (!model)
         bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called %.128s", id);
+    else if (router->closing)
+        bt_reply_error(request, 503, "shutting_down", NULL, 0, NULL, "the router is shutting down");
+    else if (model->state == BT_MODEL_READY && strcmp(bt_model_phase(model), "ready") == 0)
+        bt_reply_json(request, 200, "{\"status\":\"loaded\"}"); /* however busy it is */
     else if (load(router, request, model, &why) != BT_OK)
-        bt_reply_error(request, 503, why.code, NULL, 5, NULL, "%s", why.text);
+        bt_reply_error(request, strcmp(why.code, "model_queue_full") == 0 ? 429 : 503, why.code, NULL, 5, NULL, "%s",
+                       why.text);
 }
 
 void bt_router_preload(bt_router *router) {

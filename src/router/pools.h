@@ -9,10 +9,10 @@
 
 #define BT_POOLS_USERS_MAX 512u
 
-/* Some process's bytes of one device. */
+/* Some process's bytes of one device; unknown: it has some, and its driver does not say how many. */
 typedef struct bt_pools_user {
     uint32_t pool, pid;
-    uint64_t bytes;
+    bt_known bytes;
 } bt_pools_user;
 
 typedef struct bt_pools_one {
@@ -33,6 +33,7 @@ typedef struct bt_pools {
     uint32_t n_users;
     uint64_t own_bytes; /* of the host's limit: the router itself, what it holds of requests, its helpers */
     bool ready;         /* there was a sample */
+    uint64_t began_ms;  /* of the loop's clock: no reading of it is older */
 } bt_pools;
 
 typedef struct bt_sampler bt_sampler;

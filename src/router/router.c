@@ -45,6 +45,7 @@ typedef struct running {
 
 static void reload(running *r) {
     bt_router *router = &r->router;
+    if (router->closing) return;
     bt_config *config = NULL;
     bt_error why = {0};
     if (router->ask->reload(router->ask->user, &config, &why) != BT_OK) {
@@ -98,6 +99,14 @@ static void end_models(void *user) {
     bt_models_shutdown(r->router.models, on_empty, r);
 }
 
+/* Streams without an end would be waited for. */
+static void dismiss_listeners(bt_router *router) {
+    bt_events_dismiss(router->events);
+    bt_log_ring_dismiss(router->log);
+    for (uint32_t i = 0; i < bt_models_count(router->models); i++)
+        bt_log_ring_dismiss(bt_models_at(router->models, i)->log);
+}
+
 static void shut_down(running *r) {
     bt_router *router = &r->router;
     if (router->closing) {
@@ -108,6 +117,7 @@ static void shut_down(running *r) {
     bt_models_say(router->models, "shutting down: %llu requests run", (unsigned long long)router->n_calls_running);
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
         bt_model_refuse(bt_models_at(router->models, i), 503, "shutting_down", 0, "the router is shutting down");
+    dismiss_listeners(router);
     bt_loop_timer_set(router->loop, &r->drain, DRAIN_MS);
     bt_server_drain(router->server, end_models, r);
 }

@@ -6,6 +6,7 @@
  * pages of the router's own. /upstream/MODEL/... is anything, of any method. A path of ours with another method is 405,
  * one of nobody is 404. Versionless twins (/chat/completions) are llama-server's own, and go on as they are. */
 #include "router/routing.h"
+#include "router/server_target.h"
 
 #include <string.h>
 
@@ -128,18 +129,16 @@ static bool answer_page(bt_router *router, bt_request *request) {
  * as it was sent, so that what is encoded stays so. */
 static bool answer_upstream(bt_router *router, bt_request *request) {
     const char *rest = after(bt_request_target(request), "/upstream/");
-    char name[BT_CONFIG_ID_MAX + 1];
+    char name[3 * BT_CONFIG_ID_MAX + 1]; /* each byte may be sent as an escape of three */
     if (!rest) return false;
     size_t n_path = strcspn(rest, "?");
     for (size_t n = n_path; n > 0; n--) {
         const char *model = NULL;
-        if ((n < n_path && rest[n] != '/') || n > BT_CONFIG_ID_MAX) continue;
-        memcpy(name, rest, n);
-        name[n] = '\0';
+        if ((n < n_path && rest[n] != '/') || n >= sizeof name || !bt_target_decode(rest, n, name)) continue;
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;
-        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : "/");
+        bt_call_begin(router, request, name, rest + n);
         return true;
     }
     bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
@@ -176,8 +175,19 @@ static bool answer_model(bt_router *router, bt_request *request) {
     return answer_upstream(router, request);
 }
 
+/* What a GET of it starts or ends. */
+static bool is_deed(const char *path) {
+    return strcmp(path, "/unload") == 0 || after(path, "/upstream/") ||
+           is_among(path, query_paths, sizeof query_paths / sizeof *query_paths);
+}
+
 void bt_routes_answer(bt_router *router, bt_request *request) {
     const char *path = bt_request_path(request);
+    if (is_deed(path) && bt_request_is_foreign(request)) {
+        bt_reply_error(request, 403, "origin", NULL, 0, NULL,
+                       "pages from elsewhere may not ask for this: cors_origins does not name them");
+        return;
+    }
     if (is_among(path, body_paths, sizeof body_paths / sizeof *body_paths)) {
         if (strcmp(bt_request_method(request), "POST") == 0)
             bt_call_begin(router, request, NULL, NULL);

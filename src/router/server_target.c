@@ -21,7 +21,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-/* Decode n bytes of text; dest has room for n + 1. false: a wrong escape, or a NUL. */
+/* false: a wrong escape, or a NUL. */
 static bool decode(const char *text, size_t n, bool plus_is_space, char *dest, size_t *ret_n) {
     size_t used = 0;
     for (size_t i = 0; i < n; i++) {
@@ -135,6 +135,11 @@ bt_status bt_target_parse(const char *text, bt_target *ret, bt_error *err) {
 void bt_target_done(bt_target *target) {
     bt_heap_free(target->raw);
     *target = (bt_target){0};
+}
+
+bool bt_target_decode(const char *text, size_t n, char *dest) {
+    size_t used = 0;
+    return decode(text, n, false, dest, &used);
 }
 
 const char *bt_target_query(const bt_target *target, const char *name) {

@@ -18,4 +18,6 @@ typedef struct bt_target {
  * escape, NUL or another control character, no UTF-8. BT_E_NOMEM. The three strings are one block of heap. */
 BT_MUST_CHECK bt_status bt_target_parse(const char *text, bt_target *ret, bt_error *err);
 void bt_target_done(bt_target *target);
+/* A part of a path that was sent, without its escapes; dest has room for n + 1. false: a wrong escape, or a NUL. */
+bool bt_target_decode(const char *text, size_t n, char *dest);
 const char *bt_target_query(const bt_target *target, const char *name); /* the first of that name; NULL: none */
