@@ -232,6 +232,13 @@ static bt_status plan_budget(executing *x, bt_error *err) {
     return bt_exec_budget_apply(x->budget, &ask, &judge->rewrite, err);
 }
 
+/* Of this machine: one that was written down has not seen any. */
+static void recall_runs(executing *x) {
+    if (x->options->machine_file || x->options->root[0] || !bt_guard_is_llama(x->judge.command.program)) return;
+    bt_judge_read(&x->judge, NULL);
+    bt_judge_recall(&x->judge);
+}
+
 static bt_status decide(executing *x, bt_error *err) {
     const bt_judge_input input = {.argv = x->argv, .settings = settings_of(x->options), .env = of_environment};
     bt_judge *judge = &x->judge;
@@ -241,6 +248,7 @@ static bt_status decide(executing *x, bt_error *err) {
         return refuse_drop_in(x, &why, plan_budget(x, &why), err);
     }
     if (judge->command.program == BT_PROGRAM_NONE) return bt_judge_decide(judge, &x->machine, &x->decision, err);
+    recall_runs(x);
     BT_TRY(decide_with_patience(x, err));
     for (uint32_t i = 0; i < judge->n_notes; i++)
         (void)fprintf(stderr, "burthen: note: %s\n", judge->notes[i]);

@@ -26,7 +26,7 @@ static void add_overview(bt_text *text) {
         const bt_verb *command = &bt_verbs[i];
         char name[64];
         (void)snprintf(name, sizeof name, "%s%s%s", command->name, command->args[0] ? " " : "", command->args);
-        bt_text_addf(text, "  %-20s %s\n", name, command->summary);
+        bt_text_addf(text, "  %-31s %s\n", name, command->summary);
     }
     bt_text_add(text, "\nburthen help COMMAND lists the options of one.\n"
                       "Exit codes: 0 done, 1 failed, 2 usage, 3 refused by the budget, 4 bad model file.\n");

@@ -7,8 +7,9 @@
  *
  * A price is a formula, and of some commands there is none: a program that is not known, a model of another kind, a
  * driver whose context is larger than most. Who has run a command once knows better. BYTES is the most of all runs, so
- * that an admission is never given on less than was once seen. HASH is of the program's file, the model's header and
- * the words of the command: another of any of them is another footprint, and is learned anew.
+ * that an admission is never given on less than was once seen. HASH is of the program's file, the model's header, the
+ * words of the command and variables that change what it takes: another of any of them is another footprint, and is
+ * learned anew.
  *
  * A file that is not exactly so is taken as none, to the digit. Nobody waits for a lock here, since who asks waits for
  * nothing: of two that end at the same moment one may be forgotten, and is seen again the next time. Bound: N_FILES_MAX
@@ -69,7 +70,7 @@ static void add_program(bt_sha256 *hash, const char *program) {
 }
 
 void bt_footprint_name(const char *program, const char *header_sha256, uint64_t file_bytes, char *const *argv,
-                       char ret_name[BT_FOOTPRINT_NAME_BYTES]) {
+                       const char *variables, char ret_name[BT_FOOTPRINT_NAME_BYTES]) {
     bt_sha256 hash;
     char hex[65];
     bt_sha256_init(&hash);
@@ -81,6 +82,7 @@ void bt_footprint_name(const char *program, const char *header_sha256, uint64_t 
         if (n == 0) add_text(&hash, *argv);
         argv += n > 0 ? n : 1;
     }
+    add_text(&hash, variables);
     bt_sha256_hex(&hash, hex);
     (void)snprintf(ret_name, BT_FOOTPRINT_NAME_BYTES, PREFIX "%s", hex);
 }

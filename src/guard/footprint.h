@@ -16,9 +16,10 @@ typedef struct bt_footprint {
  * program        a file, by its size and the time it was last written; NULL or not there: by the words alone
  * header_sha256  of the model, as bt_facts has it, and its file_bytes; NULL: not known
  * argv           NULL at the end, less what differs from start to start and takes no memory: --port and --alias with
- *                their values, in both spellings */
+ *                their values, in both spellings
+ * variables      of the environment that change what it takes, as one text; "": none */
 void bt_footprint_name(const char *program, const char *header_sha256, uint64_t file_bytes, char *const *argv,
-                       char ret_name[BT_FOOTPRINT_NAME_BYTES]);
+                       const char *variables, char ret_name[BT_FOOTPRINT_NAME_BYTES]);
 /* The most that was seen of each pool. */
 void bt_footprint_read(const char *name, bt_footprint *ret);
 uint64_t bt_footprint_find(const bt_footprint *footprint, const char *pool); /* 0: not seen */

@@ -14,11 +14,13 @@
  * out: a RAM budget (drop_in.h), which is a plan and no decision about a line that stays as it is. */
 #include "guard/judge.h"
 
+#include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
 #include "guard/engines.h"
+#include "guard/visible.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -28,6 +30,7 @@
 
 #define ARENA_MAX_BYTES (64u << 20)
 #define ARENA_BLOCK     (64u << 10)
+#define PATH_BYTES      4096u
 #define READ_BYTES      4096u /* a page at a time: config files are no larger */
 
 /* ---- the command ---- */
@@ -146,6 +149,47 @@ uint64_t bt_judge_adapter_bytes(const bt_judge *judge) {
     return bt_sat_add_u64(file_bytes(&judge->effective.loras), file_bytes(&judge->effective.control_vectors));
 }
 
+/* ---- former runs ---- */
+
+/* Twins of its options, and what hides devices from it. */
+static void add_variable(const bt_judge *judge, const char *name, bt_text *out) {
+    const bt_judge_input *input = &judge->input;
+    const char *value = bt_command_env(&judge->command, name, input->env, input->env_context);
+    if (value && strcmp(name, "LLAMA_ARG_PORT") != 0 && strcmp(name, "LLAMA_ARG_ALIAS") != 0)
+        bt_text_addf(out, "%s=%s\n", name, value);
+}
+
+static void add_variables(const bt_judge *judge, bt_text *out) {
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "GGML_VK_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        add_variable(judge, names[i], out);
+    for (uint32_t i = 0; i < BT_FLAG_COUNT; i++) {
+        const bt_flag *row = bt_flag_get((bt_flag_id)i);
+        if (row->variable && bt_flag_is_of((bt_flag_id)i, judge->command.program))
+            add_variable(judge, row->variable, out);
+    }
+}
+
+void bt_judge_recall(bt_judge *judge) {
+    bt_text variables;
+    char path[PATH_BYTES];
+    char *const *argv = judge->input.argv;
+    bool has_program = judge->command.program != BT_PROGRAM_NONE;
+    const char *program = argv[has_program ? judge->command.program_at : 0];
+    bool found = program && bt_beside_program(program, path, sizeof path);
+    bt_text_init(&variables, BT_JUDGE_FILE_MAX);
+    add_variables(judge, &variables);
+    bool whole = !variables.failed;
+    if (whole)
+        bt_footprint_name(found ? path : NULL, judge->facts ? judge->facts->header_sha256 : NULL,
+                          judge->facts ? judge->facts->file_bytes : 0, argv, bt_text_str(&variables),
+                          judge->footprint_name);
+    bt_text_done(&variables);
+    judge->seen = (bt_footprint){0};
+    if (whole) bt_footprint_read(judge->footprint_name, &judge->seen);
+}
+
 /* ---- a machine ---- */
 
 static const bt_device_wish *wish_of(const bt_judge_settings *settings, const char *name) {
@@ -154,20 +198,60 @@ static const bt_device_wish *wish_of(const bt_judge_settings *settings, const ch
     return NULL;
 }
 
-static void add_device(bt_judge *judge, const bt_pool *pool, bt_known target_bytes) {
-    if (judge->n_devices < BT_POOL_MAX) judge->devices[judge->n_devices++] = (bt_guard_device){*pool, target_bytes};
+static bt_guard_device *add_device(bt_judge *judge, const bt_pool *pool, bt_known target_bytes) {
+    if (judge->n_devices == BT_POOL_MAX) return NULL;
+    bt_guard_device *device = &judge->devices[judge->n_devices++];
+    *device = (bt_guard_device){.pool = *pool, .target_bytes = target_bytes};
+    return device;
+}
+
+static bt_guard_device *add_pool(bt_judge *judge, const bt_pool *pool) {
+    const bt_device_wish *wish = wish_of(&judge->settings, pool->name);
+    return add_device(judge, pool, wish ? wish->budget_bytes : (bt_known){0});
+}
+
+static const bt_pool *find_cuda(const bt_machine *machine, uint32_t number) {
+    for (uint32_t i = 1; i < machine->n_pools; i++)
+        if (bt_visible_number(machine->pools[i].name) == number) return &machine->pools[i];
+    return NULL;
+}
+
+static void read_visible(const bt_judge *judge, const bt_machine *machine, bt_visible *ret) {
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < machine->n_pools; i++)
+        if (bt_visible_number(machine->pools[i].name) != UINT32_MAX) n++;
+    const bt_judge_input *input = &judge->input;
+    const char *text = judge->command.container
+                           ? NULL
+                           : bt_command_env(&judge->command, "CUDA_VISIBLE_DEVICES", input->env, input->env_context);
+    (void)bt_visible_read(text, n, ret);
+}
+
+/* Of those that CUDA counts only what the program is shown, as it counts them. */
+static void look_at_pools(bt_judge *judge, const bt_machine *machine) {
+    bt_visible visible;
+    bool done = false;
+    read_visible(judge, machine, &visible);
+    for (uint32_t i = 1; i < machine->n_pools; i++) {
+        if (visible.all || bt_visible_number(machine->pools[i].name) == UINT32_MAX) {
+            (void)add_pool(judge, &machine->pools[i]);
+            continue;
+        }
+        for (uint32_t k = 0; !done && k < visible.n; k++) {
+            const bt_pool *pool = find_cuda(machine, visible.index[k]);
+            bt_guard_device *device = pool ? add_pool(judge, pool) : NULL;
+            if (device) (void)snprintf(device->seen_as, sizeof device->seen_as, "CUDA%u", k);
+        }
+        done = true;
+    }
 }
 
 /* All that the machine shows, and what was named with a size and cannot be seen from here (Vulkan0=2G). */
 static void look_at_devices(bt_judge *judge, const bt_machine *machine) {
     const bt_judge_settings *settings = &judge->settings;
     judge->n_devices = 0;
-    judge->n_seen = 0;
-    for (uint32_t i = 1; i < machine->n_pools; i++) {
-        const bt_device_wish *wish = wish_of(settings, machine->pools[i].name);
-        add_device(judge, &machine->pools[i], wish ? wish->budget_bytes : (bt_known){0});
-        judge->n_seen = judge->n_devices;
-    }
+    look_at_pools(judge, machine);
+    judge->n_seen = judge->n_devices;
     for (uint32_t i = 0; i < settings->n_devices; i++) {
         const bt_device_wish *wish = &settings->devices[i];
         bool seen = false;
@@ -179,7 +263,7 @@ static void look_at_devices(bt_judge *judge, const bt_machine *machine) {
                         .free_bytes = wish->budget_bytes.value,
                         .total_bytes = wish->budget_bytes.value};
         memcpy(pool.name, wish->name, sizeof pool.name);
-        add_device(judge, &pool, wish->budget_bytes);
+        (void)add_device(judge, &pool, wish->budget_bytes);
     }
 }
 
@@ -214,6 +298,7 @@ bt_guard_ask bt_judge_ask(const bt_judge *judge, bt_arena *arena) {
                   .lora_bytes = file_bytes(&judge->effective.loras),
                   .control_vector_bytes = file_bytes(&judge->effective.control_vectors),
                   .vision_overhead_bytes = settings->vision_overhead_bytes,
+                  .seen = judge->seen.n > 0 ? &judge->seen : NULL,
                   .devices = judge->devices,
                   .n_devices = judge->n_devices,
                   .arena = arena},

@@ -4,12 +4,14 @@
  *
  *     bt_judge_open     the command, where its program starts, its options, variables and config files
  *     bt_judge_read     the headers of its model, draft and projector (once; the others do it where it must be)
+ *     bt_judge_recall   what was seen of it before
  *     bt_judge_decide   a decision for a machine, as often as it is looked at
  *     bt_judge_apply    the last decision, in the rewrite
  */
 #pragma once
 
 #include "base/text.h"
+#include "guard/footprint.h"
 #include "guard/place.h"
 
 #define BT_JUDGE_FILES_MAX 8u         /* config files of llama.cpp's that one command reads */
@@ -56,6 +58,8 @@ typedef struct bt_judge {
     char facts_reason[200];              /* why the model cannot be read; empty: it can */
     char notes[BT_JUDGE_NOTES_MAX][480]; /* on files that were left to the program */
     uint32_t n_notes;
+    char footprint_name[BT_FOOTPRINT_NAME_BYTES]; /* where what is seen of it is kept; empty: before bt_judge_recall */
+    bt_footprint seen;                            /* in former runs */
     /* Of the machine that was looked at last. */
     bt_guard_device devices[BT_POOL_MAX];
     uint32_t n_devices;
@@ -70,6 +74,9 @@ void bt_judge_close(bt_judge *judge);
 /* model: instead of the one the options name (of a program whose options are not of the table); NULL: that one. What
  * cannot be read is no failure: facts is NULL, and facts_reason says why. */
 void bt_judge_read(bt_judge *judge, const char *model);
+/* What was seen of this very command in former runs, from the state folder: what it takes is then no less. After
+ * bt_judge_read, since its model is part of its name. */
+void bt_judge_recall(bt_judge *judge);
 /* The machine's devices, and those of the settings, into the judge. bt_judge_decide does it. */
 void bt_judge_look(bt_judge *judge, const bt_machine *machine);
 /* Raw, of all devices; unknown where one does not say, or there is none. */

@@ -27,6 +27,7 @@
 #include <string.h>
 
 /* What a device may add to a tensor (src/plan/offload.c, TENSOR_PADDING_BYTES). */
+#define CTX_UNKNOWN          4096u /* where the file does not say */
 #define TENSOR_PADDING_BYTES UINT64_C(1024)
 /* Of the projector where encoding is not known (research notes, seed 4, 2.6). */
 #define VISION_BYTES (UINT64_C(1) << 30)
@@ -51,8 +52,11 @@ static void note(bt_guard_prices *p, const char *text) {
 /* ---- devices ---- */
 
 static uint32_t find_device(const bt_guard_prices *p, const char *name, size_t n) {
-    for (uint32_t i = 0; i < p->ask.n_devices; i++)
-        if (strlen(p->ask.devices[i].pool.name) == n && strncmp(p->ask.devices[i].pool.name, name, n) == 0) return i;
+    for (uint32_t i = 0; i < p->ask.n_devices; i++) {
+        const bt_guard_device *device = &p->ask.devices[i];
+        const char *its = device->seen_as[0] ? device->seen_as : device->pool.name;
+        if (strlen(its) == n && strncmp(its, name, n) == 0) return i;
+    }
     return BT_NO_DEVICE;
 }
 
@@ -323,6 +327,42 @@ static bool is_mapped(const bt_effective *e) {
     return e->load_mode.value == BT_LOAD_AUTO || e->load_mode.value == BT_LOAD_MMAP;
 }
 
+/* ---- what was seen ---- */
+
+uint64_t bt_guard_loading_bytes(const bt_guard_prices *prices, const bt_guard_price *price) {
+    if (!prices->mapped) return 0;
+    uint64_t files = prices->main.facts->file_bytes;
+    if (prices->ask.draft) files = bt_sat_add_u64(files, prices->ask.draft->file_bytes);
+    return bt_sat_sub_u64(files, price->host.bytes[BT_GUARD_MAPPED]);
+}
+
+/* More than the price of the line as it is typed, at its most: that much was wrong about it, and stays wrong whatever
+ * is moved or trimmed. How a model is dealt over devices depends on what they have free, so that one of several may
+ * take more than is priced for it today: only what all of them took more counts of each. Layers that nobody pinned the
+ * program may have moved to the host itself: what devices took less of them is not what was wrong about the host. */
+static void learn(bt_guard_prices *p) {
+    const bt_footprint *seen = p->ask.seen;
+    bt_placement at;
+    bt_guard_price price;
+    uint64_t of_devices = 0;
+    if (!seen || seen->n == 0) return;
+    bt_guard_placement(p, &at);
+    at.n_ctx = bt_guard_open_ctx(p);
+    bt_guard_prices_at(p, &at, &price);
+    for (uint32_t i = 0; i < price.n_devices; i++)
+        add(&of_devices, bt_footprint_find(seen, price.devices[i].name));
+    uint64_t more = bt_sat_sub_u64(of_devices, price.device_bytes);
+    for (uint32_t i = 0; i < price.n_devices; i++) {
+        uint64_t its = bt_sat_sub_u64(bt_footprint_find(seen, price.devices[i].name), price.devices[i].total_bytes);
+        p->learned_bytes[i] = bt_min_u64(its, more);
+    }
+    uint64_t host = bt_sat_add_u64(price.host.total_bytes, bt_guard_loading_bytes(p, &price));
+    if (p->ask.effective->gpu_layers.value == BT_LAYERS_AUTO)
+        add(&host, bt_sat_sub_u64(price.device_bytes, of_devices));
+    p->learned_host_bytes = bt_sat_sub_u64(bt_footprint_find(seen, "host"), host);
+    if (p->learned_host_bytes > 0 || more > 0) note(p, "former runs of this command took more than is priced");
+}
+
 bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_prices **ret, const char **ret_reason,
                                bt_error *err) {
     const bt_effective *e = ask->effective;
@@ -347,6 +387,7 @@ bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_pri
     if (!*ret_reason) BT_TRY(make_mmproj(p, ret_reason));
     if (*ret_reason) return BT_OK;
     make_mtp(p);
+    learn(p);
     *ret = p;
     return BT_OK;
 }
@@ -371,9 +412,19 @@ uint32_t bt_guard_layers_of(const bt_facts *facts, int32_t value) {
 /* The context where nobody gave one: what the model was trained with, or as little as the program may shrink it to. */
 static uint32_t ctx_of(const bt_effective *e, const bt_facts *facts) {
     if (e->ctx.value > 0) return (uint32_t)e->ctx.value;
-    uint32_t trained = facts->n_ctx_train > 0 ? facts->n_ctx_train : 4096;
+    uint32_t trained = facts->n_ctx_train > 0 ? facts->n_ctx_train : CTX_UNKNOWN;
     bool shrinks = e->fit.value != 0 && e->fit_ctx.value != INT32_MAX && e->fit_ctx.value > 0;
     return shrinks ? (uint32_t)bt_min_u64(trained, (uint64_t)e->fit_ctx.value) : trained;
+}
+
+uint32_t bt_guard_open_ctx(const bt_guard_prices *prices) {
+    const bt_effective *e = prices->ask.effective;
+    const bt_facts *facts = prices->main.facts;
+    if (e->ctx.value > 0) return (uint32_t)e->ctx.value;
+    uint64_t trained = facts->n_ctx_train > 0 ? facts->n_ctx_train : CTX_UNKNOWN;
+    uint64_t streams =
+        e->fit.value != 0 && e->kv_unified.value == 0 && e->slots.value > 1 ? (uint64_t)e->slots.value : 1;
+    return (uint32_t)bt_min_u64(bt_sat_mul_u64(trained, streams), UINT32_MAX);
 }
 
 void bt_guard_placement(const bt_guard_prices *prices, bt_placement *ret) {

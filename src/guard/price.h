@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "guard/effective.h"
+#include "guard/footprint.h"
 #include "model/projector.h"
 
 /* name in reports, what it holds. Of a device those that it has; the others are 0. */
@@ -22,6 +23,7 @@
     X(DRAFT_COMPUTE, "draft.compute")                                                                                  \
     X(MMPROJ_WEIGHTS, "mmproj.weights")                                                                                \
     X(MMPROJ_ENCODE, "mmproj.encode")                                                                                  \
+    X(LEARNED, "learned")           /* what former runs of this very command took beside all others of these lines */  \
     X(CHECKPOINTS, "checkpoints")   /* host: at most, over all slots */                                                \
     X(PROMPT_CACHE, "prompt_cache") /* host: at most; of one without a limit nothing (bt_guard_price) */
 
@@ -36,7 +38,8 @@ const char *bt_guard_line_name(bt_guard_line line);
 /* A device that the program will see, in the order in which it counts them: all of them, even those that are not to be
  * used. Its free bytes are raw: what a new allocation could get. */
 typedef struct bt_guard_device {
-    bt_pool pool;
+    bt_pool pool;          /* under the machine's name of it */
+    char seen_as[32];      /* the program's own name; empty: the same */
     bt_known target_bytes; /* no more of it than this; unknown: as much as is free */
 } bt_guard_device;
 
@@ -59,6 +62,7 @@ typedef struct bt_guard_price_ask {
     const bt_projector *projector; /* NULL: none */
     uint64_t lora_bytes, control_vector_bytes;
     bt_known vision_overhead_bytes; /* instead of what encoding is computed to take */
+    const bt_footprint *seen;       /* of former runs; NULL: none */
     const bt_guard_device *devices;
     uint32_t n_devices; /* at most BT_POOL_MAX */
     bt_arena *arena;
@@ -90,6 +94,12 @@ typedef struct bt_guard_prices bt_guard_prices;
 BT_MUST_CHECK bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_prices **ret,
                                              const char **ret_reason, bt_error *err);
 void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *placement, bt_guard_price *ret);
+/* Bytes of its files that are in the page cache while it is loaded, and that the price has not: a mapped file is then
+ * there as a whole, with its header and the blocks that go on to devices (MAP_POPULATE of llama-mmap.cpp). */
+uint64_t bt_guard_loading_bytes(const bt_guard_prices *prices, const bt_guard_price *price);
+/* The context where nobody gave one and nothing makes the program shrink it: the trained one, of each slot that has its
+ * own (common/fit.cpp with enough memory). Else as the command line says. */
+uint32_t bt_guard_open_ctx(const bt_guard_prices *prices);
 /* As the command line says. */
 void bt_guard_placement(const bt_guard_prices *prices, bt_placement *ret);
 

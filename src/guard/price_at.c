@@ -334,6 +334,7 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
         const bt_pool *pool = &prices->ask.devices[prices->devices[i]].pool;
         memcpy(ret->devices[i].name, pool->name, sizeof pool->name);
         ret->devices[i].bytes[BT_GUARD_BASE] = context_bytes(pool);
+        ret->devices[i].bytes[BT_GUARD_LEARNED] = prices->learned_bytes[i];
     }
     put_model(prices, &prices->main, placement, placement->n_gpu_layers, of_model, &d, ret);
     if (prices->has_mtp) put_mtp(prices, &d, placement, ret);
@@ -352,6 +353,7 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
     add(&ret->host.bytes[BT_GUARD_OUTPUT], output_bytes(prices));
     ret->host.bytes[BT_GUARD_SAMPLING] = sampling_bytes(prices);
     ret->host.bytes[BT_GUARD_BASE] = process_bytes(prices->main.facts);
+    ret->host.bytes[BT_GUARD_LEARNED] = prices->learned_host_bytes;
     if (prices->has_draft) add(&ret->host.bytes[BT_GUARD_BASE], vocab_bytes(prices->draft.facts));
     for (uint32_t i = 0; i < ret->n_devices; i++) {
         ret->devices[i].total_bytes = total(&ret->devices[i]);

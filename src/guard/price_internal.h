@@ -44,6 +44,7 @@ struct bt_guard_prices {
     uint32_t mmproj_device; /* position, or BT_NO_DEVICE: the host */
     uint64_t mmproj_weights, mmproj_encode;
     bool mapped, repacks;
+    uint64_t learned_host_bytes, learned_bytes[BT_POOL_MAX]; /* BT_GUARD_LEARNED, wherever the blocks are */
     const char *notes[BT_GUARD_NOTE_MAX];
     uint32_t n_notes;
 };

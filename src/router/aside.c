@@ -138,6 +138,7 @@ static void on_limit(void *user) {
     bt_error err = {0};
     (void)bt_fail(&err, BT_E_IO, "aside", BT_MEASURE_NONE, 0, 0, "the copy of the router took longer than %llu ms",
                   (unsigned long long)aside->max_ms);
+    err.sys = ETIMEDOUT;
     bt_pid_watch_forsake(&aside->process);
     finish(aside, &err);
 }

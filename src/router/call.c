@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/size.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -152,8 +153,9 @@ static void on_end(void *user, bt_exchange_failure failure, const char *words) {
     drop_flow(call);
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
     call->reader = NULL;
-    if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model && call->model->child) {
-        bt_loop_timer_set(call->router->loop, &call->late, LAST_WORDS_MS);
+    if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model) {
+        bool ended = !call->model->child; /* its end was seen first: its words are there */
+        bt_loop_timer_set(call->router->loop, &call->late, ended ? 0 : LAST_WORDS_MS);
         return;
     }
     if (failure != BT_EXCHANGE_OK) {
@@ -343,9 +345,17 @@ static bool read_body(bt_call *call, const char *name) {
     return false;
 }
 
+/* It begins with a slash: of "/upstream/model?x" nothing but "?x" is left. */
+static char *copy_target(const char *target) {
+    size_t n = strlen(target) + 2;
+    char *copy = bt_heap_alloc(n);
+    if (copy) (void)snprintf(copy, n, "%s%s", *target == '/' ? "" : "/", target);
+    return copy;
+}
+
 void bt_call_begin(bt_router *router, bt_request *request, const char *name, const char *target) {
     bt_call *call = bt_heap_alloc(sizeof *call);
-    if (call) call->target = bt_heap_strdup(target ? target : bt_request_target(request));
+    if (call) call->target = copy_target(target ? target : bt_request_target(request));
     if (!call || !call->target || strlen(call->target) > TARGET_MAX) {
         if (call) bt_heap_free(call->target);
         bt_heap_free(call);
@@ -416,7 +426,7 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
                            .began_ms = unix_ms() - (int64_t)(now_ms - began_ms),
                            .status = bt_request_status(request),
                            .waited_ms = (call->granted_ms > 0 ? call->granted_ms : now_ms) - began_ms,
-                           .first_byte_ms = call->first_ms > 0 ? call->first_ms - began_ms : 0,
+                           .first_byte_ms = call->first_ms > 0 ? bt_max_u64(call->first_ms - began_ms, 1) : 0,
                            .total_ms = now_ms - began_ms,
                            .request_bytes = n_body,
                            .response_bytes = bt_request_sent_bytes(request),
@@ -432,6 +442,19 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     bt_heap_free(call->target);
     bt_heap_free(call->body);
     bt_heap_free(call);
+}
+
+void bt_calls_each(const bt_router *router, void (*each)(void *user, const bt_call_view *view), void *user) {
+    for (const bt_call *call = router->calls; call; call = call->next) {
+        const char *state = call->first_ms > 0 ? "answering" : call->granted_ms > 0 ? "running" : "waiting";
+        const bt_call_view view = {.id = bt_request_id(call->request),
+                                   .began_ms = bt_request_began_ms(call->request),
+                                   .sent_bytes = bt_request_sent_bytes(call->request),
+                                   .model = call->id[0] ? call->id : call->name,
+                                   .path = bt_request_path(call->request),
+                                   .state = state};
+        each(user, &view);
+    }
 }
 
 /* What is left when the router ends. */

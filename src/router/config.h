@@ -121,7 +121,7 @@ typedef struct bt_config {
     bt_config_device *devices;
     uint32_t n_devices;
     double min_gpu_fraction;
-    /* The watchdog's; read, shown, and not used before it is there. */
+    /* The watchdog's (watchdog.h). */
     uint64_t oom_reserve_bytes, oom_grace_ms;
     bool oom_reserve_off, oom_evict;
     uint64_t hold_ms, patience_ms, cooldown_ms; /* see policy.h */
@@ -183,6 +183,9 @@ bool bt_config_same_child(const bt_config_model *a, const bt_config_model *b);
 struct bt_arena;
 BT_MUST_CHECK bt_status bt_config_argv(const bt_config *config, const bt_config_model *model, uint32_t port,
                                        struct bt_arena *arena, char ***ret_argv, bt_error *err);
+/* Words of env or cmd_stop with ${PORT} in its place; NULL of NULL. */
+BT_MUST_CHECK bt_status bt_config_words(const char *const *words, uint32_t port, struct bt_arena *arena, char ***ret,
+                                        bt_error *err);
 BT_MUST_CHECK bt_status bt_config_url(const bt_config_model *model, uint32_t port, struct bt_arena *arena,
                                       char **ret_url, bt_error *err);
 /* Of all bodies of requests that are held at a time: as configured, else a 32nd of the host's budget, at least 4 MiB

@@ -47,7 +47,7 @@ static char *with_port(const char *text, uint32_t port, bt_arena *arena) {
     return copy;
 }
 
-static uint32_t n_words(char *const *words) {
+static uint32_t n_words(const char *const *words) {
     uint32_t n = 0;
     while (words && words[n])
         n++;
@@ -95,7 +95,7 @@ static bt_status server_argv(const bt_config *config, const bt_config_model *mod
                              "--no-webui"};
     uint32_t n = 10;
     BT_TRY(add_defaults(model, arena, words, &n, err));
-    uint32_t n_args = n_words(model->args);
+    uint32_t n_args = n_words((const char *const *)model->args);
     char **argv = bt_arena_array(arena, (uint64_t)n + n_args + 1, sizeof *argv);
     if (!argv) return no_memory(err);
     for (uint32_t i = 0; i < n + n_args; i++) {
@@ -109,19 +109,25 @@ static bt_status server_argv(const bt_config *config, const bt_config_model *mod
     return BT_OK;
 }
 
+bt_status bt_config_words(const char *const *words, uint32_t port, bt_arena *arena, char ***ret, bt_error *err) {
+    *ret = NULL;
+    if (!words) return BT_OK;
+    uint32_t n = n_words(words);
+    char **copy = bt_arena_array(arena, (uint64_t)n + 1, sizeof *copy);
+    if (!copy) return no_memory(err);
+    for (uint32_t i = 0; i < n; i++) {
+        copy[i] = with_port(words[i], port, arena);
+        if (!copy[i]) return no_memory(err);
+    }
+    *ret = copy;
+    return BT_OK;
+}
+
 bt_status bt_config_argv(const bt_config *config, const bt_config_model *model, uint32_t port, bt_arena *arena,
                          char ***ret_argv, bt_error *err) {
     *ret_argv = NULL;
     if (model->model) return server_argv(config, model, port, arena, ret_argv, err);
-    uint32_t n = n_words(model->cmd);
-    char **argv = bt_arena_array(arena, (uint64_t)n + 1, sizeof *argv);
-    if (!argv) return no_memory(err);
-    for (uint32_t i = 0; i < n; i++) {
-        argv[i] = with_port(model->cmd[i], port, arena);
-        if (!argv[i]) return no_memory(err);
-    }
-    *ret_argv = argv;
-    return BT_OK;
+    return bt_config_words((const char *const *)model->cmd, port, arena, ret_argv, err);
 }
 
 bt_status bt_config_url(const bt_config_model *model, uint32_t port, bt_arena *arena, char **ret_url, bt_error *err) {

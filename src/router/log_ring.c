@@ -99,14 +99,18 @@ bt_status bt_log_ring_listen(bt_log_ring *ring, bool history, bt_flow *flow, bt_
     return BT_OK;
 }
 
-void bt_log_ring_close(bt_log_ring *ring) {
-    if (!ring) return;
+void bt_log_ring_dismiss(bt_log_ring *ring) {
     for (uint32_t i = 0; i < BT_LOG_LISTENERS_MAX; i++) {
         listener *l = &ring->listeners[i];
         if (l->flow) bt_flow_on_room(l->flow, NULL, NULL); /* who goes now frees this place no more */
         if (l->flow) bt_flow_end(l->flow, true);
         if (l->flow) leave(l);
     }
+}
+
+void bt_log_ring_close(bt_log_ring *ring) {
+    if (!ring) return;
+    bt_log_ring_dismiss(ring);
     bt_byte_ring_done(&ring->lines);
     bt_heap_free(ring);
 }

@@ -11,7 +11,8 @@
 typedef struct bt_log_ring bt_log_ring;
 
 BT_MUST_CHECK bt_status bt_log_ring_open(bt_log_ring **ret, bt_error *err); /* BT_E_NOMEM, code "log_ring" */
-void bt_log_ring_close(bt_log_ring *ring); /* ends every listener's flow, whole. NULL is fine. */
+void bt_log_ring_dismiss(bt_log_ring *ring);                                /* ends every listener's flow, whole */
+void bt_log_ring_close(bt_log_ring *ring);                                  /* the same, and all else. NULL is fine. */
 /* Bytes as they come: split into lines here, at \n, \r or both. Control bytes but tabs, and bytes that are no UTF-8,
  * are escaped: a child's words must not drive a terminal. Empty lines are left out. */
 void bt_log_ring_add(bt_log_ring *ring, const char *data, size_t n_bytes);

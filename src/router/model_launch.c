@@ -102,8 +102,9 @@ static void add_devices(words *w, const bt_model *model, const bt_pools *pools) 
     for (uint32_t i = 1; i < pools->n; i++) {
         const bt_pools_one *pool = &pools->items[i];
         char word[WORD_BYTES];
-        if (!pool->limit_bytes.known) continue;
-        uint64_t bytes = left_for(model, i, pool->limit_bytes.value);
+        bt_known limit = bt_models_limit(model->all, i);
+        if (!limit.known) continue;
+        uint64_t bytes = left_for(model, i, limit.value);
         if (pool->target_bytes.known) bytes = bt_min_u64(bytes, pool->target_bytes.value);
         bytes = bt_mul_div_u64(bytes, 100 - model->cut_percent, 100);
         (void)snprintf(word, sizeof word, "%s=%llu", pool->name, (unsigned long long)bytes);
@@ -160,7 +161,7 @@ static bt_status make_argv(bt_model *model, bt_arena *arena, char ***ret_argv, b
 
 static bt_status start(bt_model *model, bt_arena *arena, bt_error *err) {
     char *url = NULL;
-    char **argv = NULL;
+    char **argv = NULL, **env = NULL, **stop_argv = NULL;
     bt_models *models = model->all;
     if (model->config->uses_port) BT_TRY(choose_port(models, &model->port, err));
     BT_TRY(bt_config_url(model->config, model->port, arena, &url, err));
@@ -168,12 +169,14 @@ static bt_status start(bt_model *model, bt_arena *arena, bt_error *err) {
         return bt_fail(err, BT_E_ARG, "config", BT_MEASURE_NONE, 0, 0, "the address of %s is too long", model->id);
     (void)snprintf(model->url, sizeof model->url, "%s", url);
     BT_TRY(make_argv(model, arena, &argv, err));
+    BT_TRY(bt_config_words(model->config->env, model->port, arena, &env, err));
+    BT_TRY(bt_config_words((const char *const *)model->config->cmd_stop, model->port, arena, &stop_argv, err));
     const bt_child_ask ask = {.loop = models->ask.loop,
                               .argv = argv,
-                              .env = model->config->env,
+                              .env = (const char *const *)env,
                               .mark = models->ask.mark,
                               .log = model->log,
-                              .stop_argv = model->config->cmd_stop,
+                              .stop_argv = stop_argv,
                               .on_end = bt_model_ended,
                               .user = model};
     return bt_child_start(&ask, &model->child, err);

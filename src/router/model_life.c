@@ -11,9 +11,12 @@
  * bt_model_settle looks at one model and does what follows from what it is: a start that nobody waits for is given up,
  * an idle model that should go is told to. It may be called at any time, as often as wanted.
  *
- * A start that fails is tried again by the next request, after a pause that doubles from 1 s to a minute; the failure
- * is what requests are told meanwhile. One that found no memory on a device, though the books had it, is tried once
- * more at once with a tenth less of each device: the books were wrong, and waiting does not mend them. */
+ * A start that fails is tried again by the next request, after a pause that doubles from 1 s to the configuration's
+ * cooldown; the failure is what requests are told meanwhile. So is one that dies soon after it was ready; the first
+ * time who waits for it waits on. The count of failures begins anew when one ran for STABLE_MS, or ended because it was
+ * told to. One that found no memory on a device, though the books had it, is tried once more at once with a tenth less
+ * of each device: the books were wrong, and waiting does not mend them. So is one that found its port taken, with
+ * another: somebody was quicker between our look and its own. */
 #include "router/json_text.h"
 #include "router/models.h"
 
@@ -23,12 +26,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BACKOFF_FIRST_MS   1000u
-#define BACKOFF_MAX_MS     60000u
-#define STABLE_MS          60000u /* a model that ran for so long before it died did not fail to start */
-#define RELEASE_LOOKS_MAX  6u     /* as the guard's own reclaim loop: 6 x 0.7 s (research notes, seed 4, G16) */
+#define BACKOFF_FIRST_MS 1000u
+#define STABLE_MS        60000u /* a model that ran for so long before it died did not fail to start */
+/* As long as the guard's own reclaim loop: 6 x 0.7 s (research notes, seed 4, G16). The same for memory that the books
+ * say is free and the system does not. */
+#define RELEASE_MAX_MS     4200u
+#define ROOM_PATIENCE_MS   4200u
+#define RELEASE_LOOK_MS    200u                 /* between two looks */
 #define RELEASE_SAME_BYTES (UINT64_C(16) << 20) /* less than this more free is no more coming */
-#define ROOM_PATIENCE_MS   4200u /* the same 6 x 0.7 s, for memory that the books say is free and the system does not */
 #define CUT_PERCENT        10u
 #define EVENT_MAX_BYTES    4096u
 
@@ -50,6 +55,7 @@ void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
     va_start(args, fmt);
     (void)vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
+    bt_model_attribute(model, state);
     model->state = state;
     bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
     tell_state(model, why);
@@ -64,6 +70,16 @@ static void look_again(bt_model *model, uint64_t delay_ms) {
     bt_loop_timer_set(model->all->ask.loop, &model->timer, delay_ms);
 }
 
+static uint64_t backoff_of(const bt_model *model) {
+    uint32_t doublings = model->n_failures > 0 ? model->n_failures - 1 : 0;
+    uint64_t ms = (uint64_t)BACKOFF_FIRST_MS << bt_min_u64(doublings, 20); /* 12 days: more than any cooldown */
+    return bt_min_u64(ms, model->all->source->config->cooldown_ms);
+}
+
+static uint32_t retry_after_of(const bt_model *model) {
+    return (uint32_t)bt_max_u64((backoff_of(model) + 999) / 1000, 1);
+}
+
 /* ---- being admitted ---- */
 
 void bt_model_admit(bt_model *model, const bt_policy_step *step) {
@@ -71,6 +87,12 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(&model->memory, 0, sizeof model->memory);
     memset(model->measured_bytes, 0, sizeof model->measured_bytes);
     memset(model->peak_bytes, 0, sizeof model->peak_bytes);
+    memset(model->free_last, 0, sizeof model->free_last);
+    memset(model->free_after, 0, sizeof model->free_after);
+    memset(model->attribution, 0, sizeof model->attribution);
+    memset(model->mapped_bytes, 0, sizeof model->mapped_bytes);
+    memset(model->mapped_first_bytes, 0, sizeof model->mapped_first_bytes);
+    model->changed = false;
     model->shrunk = step->shrunk;
     model->draining = false;
     model->crashed = false;
@@ -125,8 +147,10 @@ void bt_model_try_launch(bt_model *model) {
     model->counts.n_starts++;
     if (bt_model_launch(model, &why) != BT_OK) {
         model->counts.n_start_failures++;
-        model->retry_at_ms = now_of(model) + BACKOFF_FIRST_MS;
-        bt_model_refuse(model, 503, "not_started", 1, "%s was not started: %s", model->id, why.text);
+        model->n_failures++;
+        model->retry_at_ms = now_of(model) + backoff_of(model);
+        bt_model_refuse(model, 503, "not_started", retry_after_of(model), "%s was not started: %s", model->id,
+                        why.text);
         give_back(model, BT_MODEL_FAILED, why.text);
         return;
     }
@@ -147,9 +171,9 @@ static void become_ready(bt_model *model) {
     uint64_t now_ms = now_of(model);
     model->ready_ms = now_ms;
     model->idle_since_ms = now_ms;
-    model->n_failures = 0;
     model->retry_at_ms = 0;
     model->cut_percent = 0;
+    model->port_lost = false;
     model->refusal.status = 0;
     bt_metrics_observe(&model->counts.start, (double)(now_ms - model->started_ms) / 1000.0);
     bt_sampler_ask(model->all->ask.sampler);
@@ -228,35 +252,32 @@ void bt_model_kill(bt_model *model) {
     if (model->child) bt_child_stop(model->child, 0);
 }
 
-static void finish_stop(bt_model *model) {
+static void finish_stop(bt_model *model, bool is_back) {
     bool failed = model->after_stop == BT_MODEL_FAILED;
-    give_back(model, failed ? BT_MODEL_FAILED : BT_MODEL_STOPPED,
-              failed ? model->refusal.text : "its memory is free again");
+    const char *why = is_back ? "its memory is free again" : "its memory is not all free again, and is not waited for";
+    give_back(model, failed ? BT_MODEL_FAILED : BT_MODEL_STOPPED, failed ? model->refusal.text : why);
 }
 
-/* Called with each sample after the process has gone. Free memory of a device that still grows is still coming back;
- * the host's was there before the kernel said that the process has gone. */
+/* Where its driver said what it held, that must be there again; else what still grows is still coming. */
+static bool is_coming(bt_model *model, uint32_t pool, bt_known free_bytes) {
+    bt_known last = model->free_last[pool], after = model->free_after[pool];
+    model->free_last[pool] = free_bytes;
+    if (!free_bytes.known) return false;
+    if (after.known) return bt_sat_add_u64(free_bytes.value, RELEASE_SAME_BYTES) < after.value;
+    if (model->measured_bytes[pool].known || model->reserved_bytes[pool] == 0) return false; /* it held nothing */
+    return !last.known || free_bytes.value > bt_sat_add_u64(last.value, RELEASE_SAME_BYTES);
+}
+
+/* Called with each sample after the process has gone. The host's memory was there before the kernel said so. */
 void bt_model_look_at_release(bt_model *model) {
     const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
-    bool grows = false;
-    for (uint32_t i = 1; i < pools->n; i++) {
-        bt_known free_bytes = pools->items[i].free_bytes;
-        if (model->reserved_bytes[i] == 0 || !free_bytes.known) continue;
-        if (model->n_release_looks == 0 || free_bytes.value > bt_sat_add_u64(model->free_last[i], RELEASE_SAME_BYTES))
-            grows = true;
-        model->free_last[i] = free_bytes.value;
-    }
-    if (!grows || ++model->n_release_looks > RELEASE_LOOKS_MAX) {
-        finish_stop(model);
-        return;
-    }
-    bt_sampler_ask(model->all->ask.sampler);
-}
-
-static uint64_t backoff_of(const bt_model *model) {
-    uint32_t doublings = model->n_failures > 0 ? model->n_failures - 1 : 0;
-    uint64_t ms = doublings > 6 ? BACKOFF_MAX_MS : (uint64_t)BACKOFF_FIRST_MS << doublings;
-    return bt_min_u64(ms, BACKOFF_MAX_MS);
+    bool back = true;
+    for (uint32_t i = 1; i < pools->n; i++)
+        if (is_coming(model, i, pools->items[i].free_bytes)) back = false;
+    if (back || now_of(model) >= model->release_until_ms)
+        finish_stop(model, back);
+    else
+        look_again(model, RELEASE_LOOK_MS);
 }
 
 static void tell_memory(bt_model *model, const bt_child_end *end) {
@@ -282,12 +303,18 @@ static void fail_start(bt_model *model, const bt_child_end *end) {
                       model->id, CUT_PERCENT, end->words);
         return; /* who waits goes on waiting */
     }
+    if (end->failure == BT_CHILD_PORT && model->config->uses_port && !model->port_lost) {
+        model->port_lost = true;
+        bt_models_say(model->all, "%s: port %u was taken: once more with another", model->id, model->port);
+        return;
+    }
     model->cut_percent = 0;
+    model->port_lost = false;
     model->n_failures++;
     model->retry_at_ms = now_of(model) + backoff_of(model);
     model->after_stop = BT_MODEL_FAILED;
     bt_model_refusal *refusal = &model->refusal;
-    *refusal = (bt_model_refusal){.status = 503, .retry_after_s = (uint32_t)((backoff_of(model) + 999) / 1000)};
+    *refusal = (bt_model_refusal){.status = 503, .retry_after_s = retry_after_of(model)};
     (void)snprintf(refusal->code, sizeof refusal->code, "%s", code ? code : "crashed");
     (void)snprintf(refusal->text, sizeof refusal->text, "%s did not start: %s", model->id, end->words);
     tell_memory(model, end);
@@ -301,9 +328,9 @@ static void die(bt_model *model, const bt_child_end *end) {
         model->n_failures++;
         model->retry_at_ms = now_ms + backoff_of(model);
         model->after_stop = BT_MODEL_FAILED;
-        model->crashed = true;
+        model->crashed = model->n_failures == 1;
     }
-    model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = (uint32_t)((backoff_of(model) + 999) / 1000)};
+    model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = retry_after_of(model)};
     (void)snprintf(model->refusal.code, sizeof model->refusal.code, "%s", code ? code : "crashed");
     (void)snprintf(model->refusal.text, sizeof model->refusal.text, "%s ended: %s", model->id, end->words);
     tell_memory(model, end);
@@ -318,7 +345,9 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     bt_loop_timer_stop(model->all->ask.loop, &model->timer);
     bt_client_forget(model->all->ask.client, model->url);
     bt_model_learn(model);
-    model->n_release_looks = 0;
+    bool worked = model->ready_ms >= model->started_ms;
+    if (worked && (was == BT_MODEL_STOPPING || now_of(model) - model->ready_ms >= STABLE_MS)) model->n_failures = 0;
+    model->release_until_ms = now_of(model) + RELEASE_MAX_MS;
     if (was != BT_MODEL_STOPPING) {
         model->after_stop = BT_MODEL_STOPPED;
         if (was == BT_MODEL_STARTING) fail_start(model, end);
@@ -327,6 +356,7 @@ void bt_model_ended(void *user, const bt_child_end *end) {
     }
     /* bt_model_look_at_release, with what comes: what is free is looked at before anything is decided from it. */
     bt_sampler_ask(model->all->ask.sampler);
+    bt_models_kick(model->all);
 }
 
 /* ---- what follows ---- */
@@ -334,14 +364,16 @@ void bt_model_ended(void *user, const bt_child_end *end) {
 static void settle_starting(bt_model *model) {
     if (model->n_waiting == 0) {
         bt_model_stop(model, "nobody waits for it any more");
-    } else if (model->unload_asked || (model->outdated && !model->next_config)) {
+    } else if (model->unload_asked) {
         bt_model_stop(model, "told to end");
+    } else if (model->outdated) { /* who waits is served as it is now */
+        bt_model_stop(model, "its configuration has changed");
     } else if (now_of(model) >= model->deadline_ms) {
         model->counts.n_start_failures++;
         model->n_failures++;
         model->retry_at_ms = now_of(model) + backoff_of(model);
-        bt_model_refuse(model, 503, "start_timeout", 10, "%s did not answer %s within %llu s", model->id,
-                        model->config->check_endpoint ? model->config->check_endpoint : "",
+        bt_model_refuse(model, 503, "start_timeout", retry_after_of(model), "%s did not answer %s within %llu s",
+                        model->id, model->config->check_endpoint ? model->config->check_endpoint : "",
                         (unsigned long long)(model->config->health_timeout_ms / 1000));
         bt_model_stop(model, "it did not become ready in time");
         model->after_stop = BT_MODEL_FAILED;
@@ -372,11 +404,12 @@ static void settle_stopped(bt_model *model) {
         model->next_source = NULL;
         model->next_config = NULL;
         model->outdated = false;
+        model->n_failures = 0; /* what was wrong with it may be what was changed */
+        model->retry_at_ms = 0;
+        model->refusal = (bt_model_refusal){0};
         bt_model_forget_need(model);
         bt_models_release(old);
         bt_models_kick(model->all);
-    } else if (model->outdated && model->n_waiting > 0) {
-        bt_model_refuse(model, 404, "model_not_found", 0, "%s is configured no more", model->id);
     }
     if (model->state == BT_MODEL_FAILED) {
         uint64_t now_ms = now_of(model);
@@ -388,6 +421,8 @@ static void settle_stopped(bt_model *model) {
 }
 
 void bt_model_settle(bt_model *model) {
+    if (model->outdated && !model->next_config && model->n_waiting > 0)
+        bt_model_refuse(model, 404, "model_not_found", 0, "%s is configured no more", model->id);
     switch (model->state) {
     case BT_MODEL_STOPPED:
     case BT_MODEL_FAILED:
@@ -412,5 +447,6 @@ void bt_model_settle(bt_model *model) {
 
 void bt_model_look(bt_model *model) {
     if (model->state == BT_MODEL_STARTING) look_at_health(model);
+    if (model->state == BT_MODEL_STOPPING && !model->child) bt_sampler_ask(model->all->ask.sampler);
     bt_models_kick(model->all);
 }

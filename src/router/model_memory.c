@@ -12,7 +12,10 @@
 #include "router/models.h"
 
 #include "base/size.h"
+#include "guard/place.h"
+#include "probe/proc.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,16 +40,29 @@ static uint64_t held_of(const bt_model *model, uint32_t pool) {
     return bt_max_u64(model->reserved_bytes[pool], measured.known ? measured.value : 0);
 }
 
+/* What of it the system's free bytes show. Where a device's driver does not say who has what (WSL; a container, whose
+ * processes it counts as the host does), a model that is ready has allocated what it was promised: servers do while
+ * they load. */
+static uint64_t shown_of(const bt_model *model, uint32_t pool) {
+    bt_known measured = model->measured_bytes[pool];
+    if (measured.known) return measured.value;
+    bool loaded = pool > 0 && (model->state == BT_MODEL_READY || model->state == BT_MODEL_STOPPING);
+    return loaded ? model->reserved_bytes[pool] : 0;
+}
+
+static uint64_t untouched_of(const bt_model *model, uint32_t pool) {
+    return bt_sat_sub_u64(held_of(model, pool), shown_of(model, pool));
+}
+
 /* ---- the view that decisions are made from ---- */
 
 static void fill_bytes(const bt_model *model, uint32_t n_pools, bt_policy_model *ret) {
     for (uint32_t i = 0; i < n_pools; i++) {
-        bt_known measured = model->measured_bytes[i];
         ret->need_bytes[i] = model->need.bytes[i];
         ret->least_bytes[i] = model->need.least_bytes[i];
         if (!is_charged(model)) continue;
         ret->held_bytes[i] = held_of(model, i);
-        ret->untouched_bytes[i] = bt_sat_sub_u64(ret->held_bytes[i], measured.known ? measured.value : 0);
+        ret->untouched_bytes[i] = untouched_of(model, i);
     }
 }
 
@@ -88,29 +104,102 @@ bool bt_models_room_is_there(const bt_models *models, const bt_model *model) {
         for (uint32_t k = 0; k < models->n; k++) {
             const bt_model *one = models->items[k];
             if (!is_charged(one)) continue;
-            bt_known measured = one->measured_bytes[i];
             held = bt_sat_add_u64(held, held_of(one, i));
-            if (one->state != BT_MODEL_STOPPING)
-                untouched =
-                    bt_sat_add_u64(untouched, bt_sat_sub_u64(held_of(one, i), measured.known ? measured.value : 0));
+            if (one->state != BT_MODEL_STOPPING) untouched = bt_sat_add_u64(untouched, untouched_of(one, i));
         }
-        if (pool->limit_bytes.known && held > pool->limit_bytes.value) return false;
+        bt_known limit = bt_models_limit(models, i);
+        if (limit.known && held > limit.value) return false;
         if (pool->free_bytes.known && untouched > pool->free_bytes.value) return false;
     }
     return true;
 }
 
+bool bt_model_may_hold(const bt_model *model, uint32_t pool) {
+    bt_known measured = model->measured_bytes[pool];
+    if (model->state != BT_MODEL_STARTING && model->state != BT_MODEL_READY && model->state != BT_MODEL_STOPPING)
+        return false;
+    return model->reserved_bytes[pool] > 0 || (measured.known && measured.value > 0) ||
+           model->need.how == BT_NEED_UNKNOWN;
+}
+
 /* ---- samples ---- */
 
+/* Whether its memory is still on the way, to the device or back. */
+static bool is_moving(const bt_model *model, uint32_t pool) {
+    return bt_model_may_hold(model, pool) && (model->state != BT_MODEL_READY || !model->attribution[pool].done);
+}
+
+void bt_model_attribute(bt_model *model, bt_model_state state) {
+    const bt_models *models = model->all;
+    const bt_pools *pools = bt_sampler_pools(models->ask.sampler);
+    bool starts = model->state == BT_MODEL_ADMITTED && state == BT_MODEL_STARTING;
+    if (!starts && state != BT_MODEL_STOPPING) return;
+    for (uint32_t i = 1; i < pools->n; i++) {
+        bool alone = true;
+        if (starts ? model->reserved_bytes[i] == 0 && model->need.how != BT_NEED_UNKNOWN : !bt_model_may_hold(model, i))
+            continue;
+        for (uint32_t k = 0; k < models->n; k++) {
+            bt_model *one = models->items[k];
+            if (one == model || !bt_model_may_hold(one, i)) continue;
+            alone = alone && !is_moving(one, i);
+            bt_attribution_disturb(&one->attribution[i]);
+        }
+        if (starts) bt_attribution_begin(&model->attribution[i], bt_pools_used(&pools->items[i]), alone);
+    }
+}
+
+/* A process of the list, of which it may not be known how much it has, or whose it is: of another namespace, or gone
+ * just now. What it hides is unknown, unless others of the group say something. */
+static void add_user(bt_model *model, const bt_pools_user *user, pid_t group) {
+    bt_known *measured = &model->measured_bytes[user->pool], *mapped = &model->mapped_bytes[user->pool];
+    pid_t its = getpgid((pid_t)user->pid);
+    if (its == group && user->host_bytes.known)
+        *mapped = (bt_known){true, bt_sat_add_u64(mapped->value, user->host_bytes.value)};
+    if (its == group && user->bytes.known)
+        *measured = (bt_known){true, bt_sat_add_u64(measured->value, user->bytes.value)};
+    else if ((its == group || its < 0) && measured->value == 0)
+        measured->known = false;
+}
+
+/* Of a device whose driver does not say: what more of it is used since it was started (attribution.c). */
+static void attribute_device(bt_model *model, const bt_pools *pools, uint32_t pool) {
+    bt_known *measured = &model->measured_bytes[pool];
+    bool is_ready = model->state == BT_MODEL_READY && pools->began_ms >= model->ready_ms;
+    if (is_ready) {
+        bt_attribution_ready(&model->attribution[pool], bt_pools_used(&pools->items[pool]));
+        bt_known mapped = model->mapped_bytes[pool];
+        if (mapped.known && !model->mapped_first_bytes[pool].known) model->mapped_first_bytes[pool] = mapped;
+    }
+    if (!measured->known) *measured = model->attribution[pool].bytes;
+}
+
+/* Of a device that could not be read what was seen last stands. */
 static void measure_devices(bt_model *model, const bt_pools *pools) {
     pid_t group = bt_child_pid(model->child);
     for (uint32_t i = 1; i < pools->n; i++)
-        model->measured_bytes[i] = (bt_known){pools->items[i].users_complete, 0};
-    for (uint32_t i = 0; i < pools->n_users; i++) {
-        const bt_pools_user *user = &pools->users[i];
-        if (getpgid((pid_t)user->pid) != group) continue; /* of another namespace, or gone: nobody's */
-        bt_known *measured = &model->measured_bytes[user->pool];
-        *measured = (bt_known){true, bt_sat_add_u64(measured->value, user->bytes)};
+        if (pools->items[i].state != BT_READING_FAILED) {
+            model->measured_bytes[i] = (bt_known){pools->items[i].users_complete, 0};
+            model->mapped_bytes[i] = (bt_known){0};
+        }
+    for (uint32_t i = 0; i < pools->n_users; i++)
+        if (pools->items[pools->users[i].pool].state != BT_READING_FAILED) add_user(model, &pools->users[i], group);
+    for (uint32_t i = 1; i < pools->n; i++)
+        attribute_device(model, pools, i);
+}
+
+/* What a device has when its bytes are back: that does not change while they come back, also where the driver forgets
+ * whose they are before they are free. */
+static void note_release(bt_model *model, const bt_pools *pools) {
+    bool stopping = model->state == BT_MODEL_STOPPING;
+    for (uint32_t i = 1; i < pools->n; i++) {
+        bt_known free_bytes = pools->items[i].free_bytes, measured = model->measured_bytes[i];
+        bt_known *after = &model->free_after[i];
+        bool says = free_bytes.known && measured.known && measured.value > 0;
+        uint64_t bytes = says ? bt_sat_add_u64(free_bytes.value, measured.value) : 0;
+        if (!stopping)
+            *after = (bt_known){says, bytes};
+        else if (says)
+            *after = (bt_known){true, bt_max_u64(bytes, after->known ? after->value : 0)};
     }
 }
 
@@ -136,16 +225,37 @@ void bt_model_sampled(bt_model *model, const bt_pools *pools) {
     }
     measure_devices(model, pools);
     model->measured_bytes[0] = model->memory.rss_bytes;
+    note_release(model, pools);
     note_peaks(model, pools);
+}
+
+/* What the guard says before it becomes the command (guard/said.c): another command than the one that was typed. */
+static bool is_change(const char *line, size_t n) {
+    static const bt_guard_kind kinds[] = {BT_GUARD_TRIMMED, BT_GUARD_OFFLOADED, BT_GUARD_BUDGETED};
+    const bt_span span = {.at = line, .n_bytes = n};
+    char start[40];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        (void)snprintf(start, sizeof start, "burthen: %s: ", bt_guard_kind_name(kinds[i]));
+        if (bt_span_starts(span, start)) return true;
+    }
+    return false;
+}
+
+void bt_model_heard(bt_model *model, const char *line, size_t n) {
+    if (is_change(line, n)) model->changed = true;
 }
 
 void bt_model_learn(bt_model *model) {
     const bt_pools *pools = bt_sampler_pools(model->all->ask.sampler);
     const char *names[BT_POOL_MAX];
     if (!model->need.learned_name[0] || !model->peak_bytes[0].known || model->ready_ms < model->started_ms) return;
+    /* Of another command than the one that was typed: layers that were moved to the host are no reason to keep room for
+     * them there once they are on a device again. */
+    if (model->changed) return;
     for (uint32_t i = 0; i < pools->n; i++)
         names[i] = pools->items[i].name;
     bt_need_learn(model->need.learned_name, names, pools->n, model->peak_bytes);
+    model->need_there = false; /* asked again: it may be more now */
 }
 
 /* ---- what a start will take ---- */
@@ -169,13 +279,13 @@ static void fill_most(const bt_models *models, const bt_model *model, const bt_p
         for (uint32_t k = 0; k < models->n; k++) {
             const bt_model *one = models->items[k];
             if (one == model || !is_charged(one)) continue;
-            bt_known measured = one->measured_bytes[i];
             if (one->config->persistent)
                 stays = bt_sat_add_u64(stays, held_of(one, i));
-            else if (measured.known)
-                comes_back = bt_sat_add_u64(comes_back, measured.value);
+            else
+                comes_back = bt_sat_add_u64(comes_back, shown_of(one, i));
         }
-        ret[i] = (bt_known){pool->limit_bytes.known, bt_sat_sub_u64(pool->limit_bytes.value, stays)};
+        bt_known limit = bt_models_limit(models, i);
+        ret[i] = (bt_known){limit.known, bt_sat_sub_u64(limit.value, stays)};
         if (!pool->free_bytes.known) continue;
         uint64_t live = bt_sat_add_u64(pool->free_bytes.value, comes_back);
         if (!ret[i].known || live < ret[i].value) ret[i] = (bt_known){true, live};

@@ -62,7 +62,8 @@ static bt_held_config *hold(bt_held_config *held) {
 static void on_model_timer(void *user);
 
 static void on_child_line(void *user, const char *line, size_t n) {
-    const bt_model *model = user;
+    bt_model *model = user;
+    bt_model_heard(model, line, n);
     const bt_models_ask *ask = &model->all->ask;
     bool wanted = model->all->source && model->all->source->config->log_children;
     if (wanted && ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);
@@ -84,6 +85,7 @@ static bt_model *new_model(bt_models *models, const bt_config_model *config, bt_
     return model;
 }
 
+/* What it takes is not known any more, nor what is being found out of it. */
 void bt_model_forget_need(bt_model *model) {
     bt_models *models = model->all;
     model->need_there = false;
@@ -142,13 +144,14 @@ bt_status bt_models_open(const bt_models_ask *ask, bt_models **ret, bt_error *er
     bt_models *models = bt_heap_alloc(sizeof *models);
     if (models) models->view = bt_heap_array(BT_CONFIG_MODELS_MAX, sizeof *models->view);
     if (models) models->step = bt_heap_alloc(sizeof *models->step);
-    if (!models || !models->view || !models->step) {
+    bool whole = models && models->view && models->step;
+    if (whole) models->ask = *ask;
+    if (!whole || bt_live_open(models, &models->live, err) != BT_OK) {
         if (models) bt_heap_free(models->view);
         if (models) bt_heap_free(models->step);
         bt_heap_free(models);
         return bt_fail_sys(err, 12, "models", "no memory for the list of models");
     }
-    models->ask = *ask;
     models->kick = (bt_timer){.on_time = decide, .user = models};
     models->wake = (bt_timer){.on_time = decide, .user = models};
     *ret = models;
@@ -164,6 +167,7 @@ void bt_models_close(bt_models *models) {
     while (models->n > 0)
         free_model(models->items[--models->n]);
     bt_models_release(models->source);
+    bt_live_close(models->live);
     bt_heap_free(models->view);
     bt_heap_free(models->step);
     bt_heap_free(models);
@@ -391,7 +395,7 @@ static void fill_view(bt_models *models, const bt_pools *pools, bt_policy_pool *
         bt_model_fill_view(models->items[i], now_ms, &models->view[i]);
     for (uint32_t i = 0; i < pools->n; i++) {
         memcpy(view_pools[i].name, pools->items[i].name, sizeof view_pools[i].name);
-        view_pools[i].limit_bytes = pools->items[i].limit_bytes;
+        view_pools[i].limit_bytes = bt_models_limit(models, i);
         view_pools[i].free_bytes = pools->items[i].free_bytes;
     }
     *view = (bt_policy_view){.models = models->view,
@@ -416,8 +420,16 @@ static bool has_moving(const bt_models *models) {
 
 static bool all_stopped(const bt_models *models) {
     for (uint32_t i = 0; i < models->n; i++)
-        if (models->items[i]->child || models->items[i]->state == BT_MODEL_STOPPING) return false;
+        if (models->items[i]->child) return false; /* for its memory nobody waits any more */
     return true;
+}
+
+/* Nobody is ended or refused for what was read before he asked: with nothing to do that is seconds old, and what
+ * another program had then it may have given back. */
+static bool is_stale(const bt_models *models, const bt_policy_step *step) {
+    const bt_job *first = models->items[step->model]->waiting_first;
+    bool counts = step->kind == BT_POLICY_REFUSE || (step->kind == BT_POLICY_ADMIT && step->n_victims > 0);
+    return counts && first && bt_sampler_pools(models->ask.sampler)->began_ms < first->since_ms;
 }
 
 static void decide(void *user) {
@@ -426,7 +438,7 @@ static void decide(void *user) {
     bt_policy_pool view_pools[BT_POOL_MAX];
     bt_policy_view view;
     bt_loop_timer_stop(models->ask.loop, &models->wake);
-    bt_sampler_pace(models->ask.sampler, has_moving(models));
+    bt_sampler_pace(models->ask.sampler, has_moving(models) || bt_models_pressed(models));
     if (models->closing) {
         if (all_stopped(models) && models->on_empty) {
             void (*on_empty)(void *) = models->on_empty;
@@ -449,6 +461,10 @@ static void decide(void *user) {
         if (models->step->kind == BT_POLICY_WAIT) {
             if (models->step->wake_ms != UINT64_MAX)
                 bt_loop_timer_set(models->ask.loop, &models->wake, models->step->wake_ms + 1);
+            return;
+        }
+        if (is_stale(models, models->step)) {
+            bt_sampler_ask(models->ask.sampler); /* which decides again */
             return;
         }
         carry_out(models, models->step);
@@ -487,6 +503,7 @@ void bt_models_sampled(bt_models *models) {
     read_children(models);
     for (uint32_t i = 0; i < models->n; i++)
         bt_model_sampled(models->items[i], bt_sampler_pools(models->ask.sampler));
+    bt_models_watch(models);
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->state == BT_MODEL_ADMITTED) bt_model_try_launch(models->items[i]);
     bt_models_kick(models);

@@ -17,7 +17,8 @@ const char *bt_need_how_name(bt_need_how how); /* "unknown", "declared", "budget
 
 typedef struct bt_need {
     bt_need_how how;
-    char reason[200];            /* UNKNOWN: why; PRICED: what most of it is kept for, where that may be surprising */
+    char reason[200]; /* UNKNOWN: why; PRICED: what most of it is kept for, where that may be surprising; DECLARED: what
+                       * of it is not counted; LEARNED: where it is remembered */
     uint64_t bytes[BT_POOL_MAX]; /* of the pools of the ask, in that order, at the peak; weights in the page cache
                                   * count, as they do in RSS */
     uint64_t host_firm_bytes;    /* PRICED: of the host without those, which the system may take back */

@@ -4,7 +4,7 @@
  *
  *     memory: of the configuration     DECLARED    the user's word, whatever the command is
  *     ram_budget: of the model         BUDGET      that is what it is held to
- *     a llama.cpp program and its file PRICED      need_price.c; more that was seen in former runs counts
+ *     a llama.cpp program and its file PRICED      need_price.c; more that was seen in former runs is part of it
  *     seen in former runs              LEARNED
  *     else                             UNKNOWN     with the reason
  *
@@ -13,17 +13,13 @@
  * it out. */
 #include "router/need_find.h"
 
-#include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
-#include "guard/footprint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PATH_BYTES 4096u
 
 /* ---- the command ---- */
 
@@ -94,22 +90,14 @@ static void describe(const bt_judge *judge, bt_need *ret) {
 
 /* ---- what was seen ---- */
 
-static void name_learned(const bt_judge *judge, char *const *argv, bt_need *ret) {
-    char path[PATH_BYTES];
-    bool has_program = judge->command.program != BT_PROGRAM_NONE;
-    const char *program = argv[has_program ? judge->command.program_at : 0];
-    bool found = program && bt_beside_program(program, path, sizeof path);
-    bt_footprint_name(found ? path : NULL, judge->facts ? judge->facts->header_sha256 : NULL,
-                      judge->facts ? judge->facts->file_bytes : 0, argv, ret->learned_name);
-}
-
-static void add_learned(const bt_need_ask *ask, bt_need *ret) {
-    bt_footprint seen;
-    bt_footprint_read(ret->learned_name, &seen);
-    if (seen.n == 0) return;
-    if (ret->how == BT_NEED_UNKNOWN) ret->how = BT_NEED_LEARNED;
+/* Of what is priced it is in the price. */
+static void add_learned(const bt_need_ask *ask, const bt_footprint *seen, bt_need *ret) {
+    if (seen->n == 0 || ret->how != BT_NEED_UNKNOWN) return;
+    ret->how = BT_NEED_LEARNED;
+    (void)snprintf(ret->reason, sizeof ret->reason, "as it was seen before (%s in the state folder)",
+                   ret->learned_name);
     for (uint32_t i = 0; i < ask->n_pools && i < BT_POOL_MAX; i++)
-        ret->bytes[i] = bt_max_u64(ret->bytes[i], bt_footprint_find(&seen, ask->pools[i]));
+        ret->bytes[i] = bt_footprint_find(seen, ask->pools[i]);
 }
 
 /* ---- the answer ---- */
@@ -117,9 +105,16 @@ static void add_learned(const bt_need_ask *ask, bt_need *ret) {
 static void declare(const bt_need_ask *ask, bt_need *ret) {
     const bt_config_model *model = ask->model;
     ret->how = BT_NEED_DECLARED;
-    for (uint32_t i = 0; i < ask->n_pools && i < BT_POOL_MAX; i++)
-        for (uint32_t k = 0; k < model->n_memory; k++)
-            if (strcmp(model->memory[k].pool, ask->pools[i]) == 0) ret->bytes[i] = model->memory[k].bytes;
+    for (uint32_t k = 0; k < model->n_memory; k++) {
+        uint32_t i = 0;
+        while (i < ask->n_pools && i < BT_POOL_MAX && strcmp(model->memory[k].pool, ask->pools[i]) != 0)
+            i++;
+        if (i < ask->n_pools && i < BT_POOL_MAX)
+            ret->bytes[i] = model->memory[k].bytes;
+        else
+            (void)snprintf(ret->reason, sizeof ret->reason, "%.31s, of which it declares memory, is not here",
+                           model->memory[k].pool);
+    }
 }
 
 static bt_status find(const bt_need_ask *ask, bt_judge *judge, bt_need *ret, bt_error *err) {
@@ -143,7 +138,7 @@ static bt_status find(const bt_need_ask *ask, bt_judge *judge, bt_need *ret, bt_
         (void)snprintf(ret->reason, sizeof ret->reason, "%.199s", reason);
     else
         BT_TRY(bt_need_price(ask, judge, ret, err));
-    add_learned(ask, ret);
+    add_learned(ask, &judge->seen, ret);
     return BT_OK;
 }
 
@@ -163,7 +158,8 @@ static bt_status judge_and_find(const bt_need_ask *ask, char *const *argv, bt_ju
     BT_TRY(bt_judge_open(judge, &input, err));
     if (judge->command.program != BT_PROGRAM_NONE) bt_judge_read(judge, NULL);
     describe(judge, ret);
-    name_learned(judge, argv, ret);
+    bt_judge_recall(judge);
+    (void)snprintf(ret->learned_name, sizeof ret->learned_name, "%s", judge->footprint_name);
     bt_status status = find(ask, judge, ret, err);
     bt_judge_close(judge);
     return status;

@@ -34,7 +34,6 @@
 #define ARENA_MAX_BYTES (256u << 20) /* as BT_PLANNING_ARENA_BYTES: units of a large model, and the search's tables */
 #define ARENA_BLOCK     (64u << 10)
 #define PATH_BYTES      4096u
-#define CTX_UNKNOWN     4096u /* where the file does not say (guard/price.c) */
 
 /* ---- the pools as a machine ---- */
 
@@ -58,33 +57,15 @@ static void put_machine(const bt_need_ask *ask, bt_machine *machine, bt_judge *j
 
 /* ---- the price ---- */
 
-static bool is_mapped(const bt_effective *e) {
-    return e->load_mode.value == BT_LOAD_AUTO || e->load_mode.value == BT_LOAD_MMAP;
-}
-
-/* What is not in the page cache of the files that are mapped, by the price. */
-static uint64_t loading_bytes(const bt_judge *judge, const bt_guard_price *price) {
-    if (!is_mapped(&judge->effective)) return 0;
-    uint64_t files = judge->facts->file_bytes;
-    if (judge->draft) files = bt_sat_add_u64(files, judge->draft->file_bytes);
-    return bt_sat_sub_u64(files, price->host.bytes[BT_GUARD_MAPPED]);
-}
-
 /* Of the pools of the ask, by name. */
-static void put_bytes(const bt_need_ask *ask, const bt_judge *judge, const bt_guard_price *price, uint64_t *ret_bytes) {
-    ret_bytes[0] = bt_sat_add_u64(price->host.total_bytes, loading_bytes(judge, price));
+static void put_bytes(const bt_need_ask *ask, const bt_guard_prices *prices, const bt_guard_price *price,
+                      uint64_t *ret_bytes) {
+    ret_bytes[0] = bt_sat_add_u64(price->host.total_bytes, bt_guard_loading_bytes(prices, price));
     for (uint32_t p = 1; p < ask->n_pools && p < BT_POOL_MAX; p++) {
         ret_bytes[p] = 0;
         for (uint32_t i = 0; i < price->n_devices; i++)
             if (strcmp(price->devices[i].name, ask->pools[p]) == 0) ret_bytes[p] = price->devices[i].total_bytes;
     }
-}
-
-static uint32_t open_ctx(const bt_effective *e, const bt_facts *facts) {
-    uint64_t trained = facts->n_ctx_train > 0 ? facts->n_ctx_train : CTX_UNKNOWN;
-    uint64_t streams =
-        e->fit.value != 0 && e->kv_unified.value == 0 && e->slots.value > 1 ? (uint64_t)e->slots.value : 1;
-    return (uint32_t)bt_min_u64(trained * streams, UINT32_MAX);
 }
 
 /* What may be surprising of a price: that most of it is there for prompts to come. */
@@ -97,13 +78,13 @@ static void say_kept(const bt_guard_price *price, bt_need *ret) {
                    BT_SIZE(price->host.bytes[BT_GUARD_CHECKPOINTS]));
 }
 
-static void price_typed(const bt_need_ask *ask, const bt_judge *judge, const bt_guard_prices *prices,
-                        bt_guard_price *ret_price, bt_need *ret) {
+static void price_typed(const bt_need_ask *ask, const bt_guard_prices *prices, bt_guard_price *ret_price,
+                        bt_need *ret) {
     bt_placement at;
     bt_guard_placement(prices, &at);
-    if (judge->effective.ctx.value <= 0) at.n_ctx = open_ctx(&judge->effective, judge->facts);
+    at.n_ctx = bt_guard_open_ctx(prices);
     bt_guard_prices_at(prices, &at, ret_price);
-    put_bytes(ask, judge, ret_price, ret->bytes);
+    put_bytes(ask, prices, ret_price, ret->bytes);
     ret->host_firm_bytes = ret_price->host_firm_bytes;
     ret->how = BT_NEED_PRICED;
     say_kept(ret_price, ret);
@@ -154,7 +135,7 @@ static void find_least(const bt_need_ask *ask, const bt_judge *judge, const bt_g
     if (may_stream(ask, judge, typed) && least_streamed(judge, typed, ret)) return;
     if (!bt_guard_least(guard, prices, &least)) return;
     bt_guard_prices_at(prices, &least, &price);
-    put_bytes(ask, judge, &price, ret->least_bytes);
+    put_bytes(ask, prices, &price, ret->least_bytes);
     ret->can_shrink = true;
 }
 
@@ -179,7 +160,7 @@ static bt_status price(const bt_need_ask *ask, bt_judge *judge, bt_arena *arena,
         (void)snprintf(ret->reason, sizeof ret->reason, "%s", reason);
         return BT_OK;
     }
-    price_typed(ask, judge, prices, &typed, ret);
+    price_typed(ask, prices, &typed, ret);
     find_least(ask, judge, &guard, prices, &typed, ret);
     return BT_OK;
 }

@@ -99,6 +99,14 @@ static void end_models(void *user) {
     bt_models_shutdown(r->router.models, on_empty, r);
 }
 
+/* Streams without an end would be waited for. */
+static void dismiss_listeners(bt_router *router) {
+    bt_events_dismiss(router->events);
+    bt_log_ring_dismiss(router->log);
+    for (uint32_t i = 0; i < bt_models_count(router->models); i++)
+        bt_log_ring_dismiss(bt_models_at(router->models, i)->log);
+}
+
 static void shut_down(running *r) {
     bt_router *router = &r->router;
     if (router->closing) {
@@ -109,6 +117,7 @@ static void shut_down(running *r) {
     bt_models_say(router->models, "shutting down: %llu requests run", (unsigned long long)router->n_calls_running);
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
         bt_model_refuse(bt_models_at(router->models, i), 503, "shutting_down", 0, "the router is shutting down");
+    dismiss_listeners(router);
     bt_loop_timer_set(router->loop, &r->drain, DRAIN_MS);
     bt_server_drain(router->server, end_models, r);
 }
@@ -139,10 +148,13 @@ static bool is_open(void *user, const char *method, const char *path) {
 static void on_request_end(void *user, const bt_request *request) {
     bt_router *router = &((running *)user)->router;
     uint64_t ms = bt_loop_now_ms(router->loop) - bt_request_began_ms(request);
-    bt_models_say(router->models, "%s %s %s %u %llu B %.3f s%s", bt_request_peer(request), bt_request_method(request),
-                  bt_request_path(request), bt_request_status(request),
-                  (unsigned long long)bt_request_sent_bytes(request), (double)ms / 1000.0,
-                  bt_request_gone(request) ? " client left" : "");
+    uint32_t status = bt_request_status(request);
+    bool is_good = status == 200 || status == 304;
+    if (!is_good || !bt_routes_is_quiet(bt_request_method(request), bt_request_path(request)))
+        bt_models_say(router->models, "%s %s %s %u %llu B %.3f s%s", bt_request_peer(request),
+                      bt_request_method(request), bt_request_path(request), status,
+                      (unsigned long long)bt_request_sent_bytes(request), (double)ms / 1000.0,
+                      bt_request_gone(request) ? " client left" : "");
     bt_call_request_ended(router, request);
 }
 

@@ -59,6 +59,7 @@ static const struct {
     const char *method, *path;
     page *answer;
 } pages[] = {
+    {"GET", "/", bt_page_web},
     {"GET", "/health", page_health},
     {"GET", "/v1/health", page_health},
     {"GET", "/v1/models", bt_page_models},
@@ -68,6 +69,7 @@ static const struct {
     {"POST", "/api/models/unload", page_unload_all},
     {"GET", "/metrics", bt_page_metrics},
     {"GET", "/api/memory", bt_page_memory},
+    {"GET", "/api/requests", bt_page_requests},
     {"GET", "/api/activity", bt_page_activity},
     {"GET", "/api/metrics/activity", bt_page_activity}, /* as llama-swap has it */
     {"GET", "/api/machine", bt_page_machine},
@@ -77,7 +79,15 @@ static const struct {
 
 bool bt_routes_is_open(const char *method, const char *path) {
     bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    return reads && (strcmp(path, "/health") == 0 || strcmp(path, "/v1/health") == 0);
+    return reads && (strcmp(path, "/health") == 0 || strcmp(path, "/v1/health") == 0 || bt_page_web_has(path));
+}
+
+bool bt_routes_is_quiet(const char *method, const char *path) {
+    static const char *const looks[] = {"/health", "/v1/health", "/api/memory", "/api/requests"};
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) return false;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
+        if (strcmp(path, looks[i]) == 0) return true;
+    return bt_page_web_has(path);
 }
 
 static bool is_among(const char *path, const char *const *paths, size_t n) {
@@ -121,7 +131,6 @@ static bool answer_page(bt_router *router, bt_request *request) {
 static bool answer_upstream(bt_router *router, bt_request *request) {
     const char *rest = after(bt_request_target(request), "/upstream/");
     char name[3 * BT_CONFIG_ID_MAX + 1]; /* each byte may be sent as an escape of three */
-    char bare[BT_TARGET_MAX + 2];        /* "/upstream/m?a=b" is "/?a=b" to it */
     if (!rest) return false;
     size_t n_path = strcspn(rest, "?");
     for (size_t n = n_path; n > 0; n--) {
@@ -130,8 +139,7 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
         if (!bt_models_find(router->models, name) &&
             !bt_config_find_peer(bt_models_config(router->models), name, &model))
             continue;
-        (void)snprintf(bare, sizeof bare, "/%s", rest + n);
-        bt_call_begin(router, request, name, rest[n] == '/' ? rest + n : bare);
+        bt_call_begin(router, request, name, rest + n);
         return true;
     }
     bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
@@ -142,6 +150,13 @@ static bool answer_model(bt_router *router, bt_request *request) {
     const char *path = bt_request_path(request), *method = method_of(request);
     const char *unload = after(path, "/api/models/unload/"), *load = after(path, "/api/models/load/");
     const char *logs = after(path, "/logs");
+    if (after(path, "/web/")) {
+        if (strcmp(method, "GET") == 0)
+            bt_page_web(router, request);
+        else
+            refuse_method(request, "GET");
+        return true;
+    }
     if (unload || load) {
         if (strcmp(method, "POST") != 0)
             refuse_method(request, "POST");
@@ -161,8 +176,19 @@ static bool answer_model(bt_router *router, bt_request *request) {
     return answer_upstream(router, request);
 }
 
+/* What a GET of it starts or ends. */
+static bool is_deed(const char *path) {
+    return strcmp(path, "/unload") == 0 || after(path, "/upstream/") ||
+           is_among(path, query_paths, sizeof query_paths / sizeof *query_paths);
+}
+
 void bt_routes_answer(bt_router *router, bt_request *request) {
     const char *path = bt_request_path(request);
+    if (is_deed(path) && bt_request_is_foreign(request)) {
+        bt_reply_error(request, 403, "origin", NULL, 0, NULL,
+                       "pages from elsewhere may not ask for this: cors_origins does not name them");
+        return;
+    }
     if (is_among(path, body_paths, sizeof body_paths / sizeof *body_paths)) {
         if (strcmp(bt_request_method(request), "POST") == 0)
             bt_call_begin(router, request, NULL, NULL);

@@ -60,6 +60,9 @@ const char *bt_request_body(const bt_request *request, size_t *ret_n);
 /* Take the body's bytes away from the request (to rewrite or free them); bt_heap_free. What was held is counted no
  * more. */
 char *bt_request_take_body(bt_request *request, size_t *ret_n);
+/* Asked by a page from elsewhere that the configuration does not name (its Origin, or Sec-Fetch-Site, says so): it must
+ * change nothing, by whatever method. */
+bool bt_request_is_foreign(const bt_request *request);
 const char *bt_request_peer(const bt_request *request);  /* the client's address */
 uint64_t bt_request_began_ms(const bt_request *request); /* of the loop's clock */
 /* Of an answered one, for logs: */

@@ -76,6 +76,14 @@ static bool origin_ok(bt_request *request, const char *host) {
     return false;
 }
 
+/* A picture or a link of another page has no Origin; browsers say all the same whose page it is. */
+bool bt_request_is_foreign(const bt_request *request) {
+    if (request->cors_origin) return false;
+    const char *site = bt_request_header(request, "Sec-Fetch-Site");
+    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0) return true;
+    return bt_request_header(request, "Origin") != NULL;
+}
+
 static bool key_ok(bt_request *request) {
     const bt_server_ask *ask = &request->server->ask;
     if (ask->is_open && ask->is_open(ask->user, request->method, request->target.path)) return true;

@@ -37,6 +37,7 @@ typedef struct serving {
     char *const *more;     /* after "--": more words for llama-server; NULL at the end */
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
+    const char *bad_model; /* the argument that cannot be found; NULL: none */
     uint64_t n_lost;       /* lines that standard error did not take */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
@@ -67,7 +68,10 @@ static bt_status add_argument(serving *s, bt_config *config, const char *path, b
     struct stat found;
     bool added = false;
     if (is_yaml(path)) return BT_OK;
-    if (stat(path, &found) != 0) return bt_fail_sys(err, errno, "model", "cannot find %s", path);
+    if (stat(path, &found) != 0) {
+        s->bad_model = path;
+        return bt_fail_sys(err, errno, "model", "cannot find %s", path);
+    }
     if (!S_ISDIR(found.st_mode)) return bt_config_add_file(config, path, s->more, &added, err);
     if (config->models_dir && strcmp(config->models_dir, path) != 0)
         return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one folder of models, not both %s and %s",
@@ -151,11 +155,16 @@ static void warn_of_program(const serving *s, const bt_config *config) {
                       program);
 }
 
+/* The exit code of a configuration that cannot be had. */
+static int fail(const serving *s, const bt_error *err) {
+    return s->bad_model ? bt_cli_fail_model(err, s->bad_model) : bt_cli_fail(err);
+}
+
 static int check_config(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
     bt_text text;
-    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    if (load(s, &config, &err) != BT_OK) return fail(s, &err);
     bt_text_init(&text, TEXT_MAX_BYTES);
     bt_config_text(config, &s->notes, &text);
     int code = bt_cli_print(&text);
@@ -238,7 +247,7 @@ static void on_ready(void *user, const char *address) {
 static int serve(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
-    if (load(s, &config, &err) != BT_OK) return bt_cli_fail(&err);
+    if (load(s, &config, &err) != BT_OK) return fail(s, &err);
     for (uint32_t i = 0; i < s->notes.n; i++)
         (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
                       s->notes.items[i].text);

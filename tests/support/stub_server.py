@@ -167,6 +167,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                          "/slots": self.slots, "/props": self.props, "/v1/models": self.models, "/models": self.models,
                          "/stub": self.stub})
 
+    def do_HEAD(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "15")
+        self.end_headers()
+
     def do_POST(self):
         self.handle_one({"/v1/chat/completions": self.chat, "/chat/completions": self.chat,
                          "/v1/completions": self.chat, "/completion": self.chat, "/v1/embeddings": self.embed,
@@ -269,12 +275,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             with state.slot():
                 n_prompt = len(text.split())
+                n_ctx = state.opt.ctx_size // max(1, state.opt.parallel)
+                if n_prompt >= n_ctx:
+                    self.refuse_prompt(n_prompt, n_ctx)
+                    return
                 with state.lock:
                     state.prompt_tokens += n_prompt
                 (self.stream if body.get("stream") else self.whole)(body, max(0, int(n)), n_prompt, begun)
         finally:
             with state.lock:
                 state.output_seconds += time.monotonic() - begun
+
+    def refuse_prompt(self, n_prompt, n_ctx):
+        """As llama-server does; a token is a word here."""
+        message = f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it"
+        self.answer(400, {"error": {"code": 400, "message": message, "type": "exceed_context_size_error",
+                                    "n_prompt_tokens": n_prompt, "n_ctx": n_ctx}})
 
     def numbers(self, n, n_prompt, begun):
         ms = max(0.001, (time.monotonic() - begun) * 1000)

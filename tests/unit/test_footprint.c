@@ -126,9 +126,11 @@ static void names(void **state) {
     assert_int_equal(access(FOLDER "/own", F_OK), -1);
 }
 
+static const char *variables = "";
+
 static void name_of(const char *program, const char *header, uint64_t bytes, const char *text, char ret[80]) {
     static line words;
-    bt_footprint_name(program, header, bytes, line_split(&words, text), ret);
+    bt_footprint_name(program, header, bytes, line_split(&words, text), variables, ret);
     assert_int_equal(strlen(ret), strlen(NAME));
 }
 
@@ -155,6 +157,10 @@ static void what_a_name_is_of(void **state) {
     assert_string_not_equal(a, b);
     name_of("/bin/ls", "abc", 9, "s -m x.gguf", b);
     assert_string_not_equal(a, b);
+    variables = "CUDA_VISIBLE_DEVICES=1\n";
+    name_of("/bin/sh", "abc", 9, "s -m x.gguf", b);
+    assert_string_not_equal(a, b);
+    variables = "";
     name_of("/not/there", "abc", 9, "s", a);
     name_of(NULL, "abc", 9, "s", b);
     assert_string_equal(a, b);

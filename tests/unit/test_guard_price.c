@@ -364,6 +364,51 @@ static void lines_have_names(void **state) {
     assert_string_equal(bt_guard_line_name(BT_GUARD_PROMPT_CACHE), "prompt_cache");
 }
 
+/* What former runs took more than the line as it is typed, at its most. */
+static void what_was_seen(void **state) {
+    (void)state;
+    static const char words[] = "llama-server -m m.gguf -ngl 99 -c 4096 -np 1 --cache-ram 0 -ctxcp 0";
+    dense.facts.file_bytes = 32 * KIT_GIB;
+    ask(words);
+    uint64_t host = price.host.total_bytes + dense.facts.file_bytes - price.host.bytes[BT_GUARD_MAPPED];
+    uint64_t firm = price.host_firm_bytes, device = price.device_bytes;
+    bt_footprint seen = {.n = 2, .pools = {"Vulkan0", "host"}, .bytes = {device + 7, host + 5}};
+    g.ask.price.seen = &seen;
+    ask(words);
+    assert_int_equal(on(0, BT_GUARD_LEARNED), 7);
+    assert_int_equal(price.host.bytes[BT_GUARD_LEARNED], 5); /* beside the file, which is mapped as a whole */
+    assert_int_equal(price.host_firm_bytes, firm + 5);
+    assert_int_equal(price.device_bytes, device + 7);
+    seen.bytes[0] = device;
+    seen.bytes[1] = host;
+    ask(words);
+    assert_int_equal(on(0, BT_GUARD_LEARNED) + price.host.bytes[BT_GUARD_LEARNED], 0);
+    /* a context that nobody set: a run that had all of it took no more than that does, though less is counted here */
+    static const char open[] = "llama-server -m m.gguf -ngl 99 -np 1 --cache-ram 0 -ctxcp 0";
+    g.ask.price.seen = NULL;
+    const bt_guard_prices *prices = make(open);
+    placement.n_ctx = bt_guard_open_ctx(prices);
+    bt_guard_prices_at(prices, &placement, &price);
+    seen.bytes[0] = price.device_bytes;
+    g.ask.price.seen = &seen;
+    ask(open);
+    assert_true(price.device_bytes < seen.bytes[0]);
+    assert_int_equal(on(0, BT_GUARD_LEARNED), 0);
+    /* two cards: how they shared it then is not how they do now */
+    kit_device(&g, "Vulkan1", 24 * KIT_GIB);
+    g.ask.price.seen = NULL;
+    ask(words);
+    uint64_t first = price.devices[0].total_bytes, second = price.devices[1].total_bytes;
+    seen = (bt_footprint){.n = 2, .pools = {"Vulkan0", "Vulkan1"}, .bytes = {first + second, 0}};
+    g.ask.price.seen = &seen;
+    ask(words);
+    assert_int_equal(on(0, BT_GUARD_LEARNED) + on(1, BT_GUARD_LEARNED), 0);
+    seen.bytes[0] += 9;
+    ask(words);
+    assert_int_equal(on(0, BT_GUARD_LEARNED), 9);
+    assert_int_equal(on(1, BT_GUARD_LEARNED), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(layers_from_the_end, start, stop),
@@ -379,6 +424,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(prediction_blocks, start, stop),
         cmocka_unit_test_setup_teardown(a_projector, start, stop),
         cmocka_unit_test_setup_teardown(dealt_out, start, stop),
+        cmocka_unit_test_setup_teardown(what_was_seen, start, stop),
         cmocka_unit_test(lines_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

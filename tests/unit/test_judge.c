@@ -306,6 +306,121 @@ static void the_least_of_what_fits_itself(void **state) {
     bt_arena_close(arena);
 }
 
+/* ---- cards that are hidden ---- */
+
+static const char *visible_text;
+
+static const char *visible(void *context, const char *name) {
+    (void)context;
+    return strcmp(name, "CUDA_VISIBLE_DEVICES") == 0 ? visible_text : NULL;
+}
+
+/* Three cards of 1, 2 and 3 GiB, and one of another kind. names: the machine's, in the program's order. */
+static void shows(const char *text, const char *format, const char *names) {
+    char got[128] = "";
+    bt_machine *machine = judge_machine(64 * KIT_GIB, 4 * KIT_GIB);
+    machine->pools[4] = machine->pools[1];
+    machine->n_pools = 5;
+    for (uint32_t i = 0; i < 3; i++) {
+        machine->pools[i + 1] = machine->pools[4];
+        machine->pools[i + 1].free_bytes = machine->pools[i + 1].total_bytes = (i + 1) * KIT_GIB;
+        (void)snprintf(machine->pools[i + 1].name, sizeof machine->pools[0].name, "CUDA%u", i);
+    }
+    visible_text = text;
+    open_with((bt_judge_input){.env = visible}, format);
+    bt_judge_look(judge, machine);
+    for (uint32_t i = 0; i < judge->n_devices; i++)
+        (void)snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i > 0 ? " " : "",
+                       judge->devices[i].pool.name);
+    assert_string_equal(got, names);
+    if (judge->n_devices > 1) {
+        bt_error err = {0};
+        assert_int_equal(bt_judge_decide(judge, machine, &decision, &err), BT_OK);
+    }
+    bt_judge_close(judge);
+}
+
+/* What was seen with one card is nothing that was seen with another. */
+static void other_variables(void **state) {
+    (void)state;
+    char name[BT_FOOTPRINT_NAME_BYTES];
+    visible_text = "1";
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    memcpy(name, judge->footprint_name, sizeof name);
+    assert_true(name[0] != '\0');
+    bt_judge_close(judge);
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    assert_string_equal(name, judge->footprint_name);
+    bt_judge_close(judge);
+    visible_text = "0";
+    open_with((bt_judge_input){.env = visible}, LINE);
+    bt_judge_recall(judge);
+    assert_string_not_equal(name, judge->footprint_name);
+}
+
+static void hidden_cards(void **state) {
+    (void)state;
+    shows(NULL, LINE, "CUDA0 CUDA1 CUDA2 Vulkan0");
+    shows("2,0", LINE, "CUDA2 CUDA0 Vulkan0");
+    shows("1", LINE, "CUDA1 Vulkan0");
+    shows(" 1 , 2", LINE, "CUDA1 CUDA2 Vulkan0");
+    shows("", LINE, "Vulkan0");
+    shows("-1", LINE, "Vulkan0");
+    shows("0,-1,1", LINE, "CUDA0 Vulkan0"); /* what is none ends the list */
+    shows("0,3,1", LINE, "CUDA0 Vulkan0");
+    shows("1,1", LINE, "Vulkan0");                            /* twice the same: CUDA takes none */
+    shows("GPU-8932f937", LINE, "CUDA0 CUDA1 CUDA2 Vulkan0"); /* not followed */
+    shows(NULL, "env CUDA_VISIBLE_DEVICES=1 " LINE, "CUDA1 Vulkan0");
+    shows("1", "env -u CUDA_VISIBLE_DEVICES " LINE, "CUDA0 CUDA1 CUDA2 Vulkan0");
+    /* The program's names are its own: its CUDA1 is the machine's CUDA0. */
+    shows("2,0", LINE " -dev CUDA1", "CUDA2 CUDA0 Vulkan0");
+    assert_int_equal(decision.price_before.n_devices, 1);
+    assert_string_equal(decision.price_before.devices[0].name, "CUDA0");
+    shows("2", LINE " -dev CUDA2", "CUDA2 Vulkan0"); /* it has none of that name */
+    assert_int_equal(decision.kind, BT_GUARD_PASSED);
+}
+
+/* ---- former runs ---- */
+
+static void forget(void) {
+    assert_int_equal(system("rm -rf '" BT_TEST_OUT "/judge'"), 0); /* NOLINT(bugprone-command-processor) */
+    assert_int_equal(setenv("BURTHEN_STATE_DIR", BT_TEST_OUT "/judge", 1), 0);
+}
+
+/* What was seen of the very command is the least that it takes. */
+static void what_was_seen_counts(void **state) {
+    (void)state;
+    static const char *const pools[] = {"host", "Vulkan0"};
+    forget();
+    open_words(LINE " --cache-ram 0 --port 1");
+    decide(64 * KIT_GIB, 2 * KIT_GIB, BT_GUARD_UNCHANGED);
+    uint64_t need = decision.price_before.device_bytes;
+    bt_judge_recall(judge);
+    assert_int_equal(judge->seen.n, 0);
+    bt_footprint_keep(judge->footprint_name, pools, 2, (const bt_known[]){{true, 1}, {true, need - 1}}); /* less */
+    bt_judge_recall(judge);
+    decide(64 * KIT_GIB, need, BT_GUARD_UNCHANGED);
+    assert_int_equal(decision.n_notes, 0);
+    bt_footprint_keep(judge->footprint_name, pools, 2, (const bt_known[]){{false, 0}, {true, need + 100}});
+    bt_judge_close(judge);
+    open_words(LINE " --cache-ram 0 --port 22"); /* at another port it is the same */
+    bt_judge_read(judge, NULL);
+    bt_judge_recall(judge);
+    decide(64 * KIT_GIB, need + 100, BT_GUARD_UNCHANGED);
+    assert_int_equal(decision.price_before.device_bytes, need + 100);
+    assert_int_equal(decision.price_before.devices[0].bytes[BT_GUARD_LEARNED], 100);
+    assert_int_equal(decision.n_notes, 1);
+    decide(64 * KIT_GIB, need + 99, BT_GUARD_TRIMMED);
+    assert_int_equal(decision.price_after.devices[0].bytes[BT_GUARD_LEARNED], 100); /* wherever the blocks are */
+    bt_judge_close(judge);
+    open_words(LINE " --cache-ram 0 -b 512"); /* another command */
+    bt_judge_read(judge, NULL);
+    bt_judge_recall(judge);
+    assert_int_equal(judge->seen.n, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_look_decides_anew, start, stop),
@@ -319,6 +434,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_least, start, stop),
         cmocka_unit_test_setup_teardown(the_least_of_the_host, start, stop),
         cmocka_unit_test_setup_teardown(the_least_of_what_fits_itself, start, stop),
+        cmocka_unit_test_setup_teardown(hidden_cards, start, stop),
+        cmocka_unit_test_setup_teardown(other_variables, start, stop),
+        cmocka_unit_test_setup_teardown(what_was_seen_counts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

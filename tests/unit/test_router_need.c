@@ -90,6 +90,7 @@ static void declared(void **state) {
     assert_int_equal(need.bytes[1], 7);
     assert_int_equal(need.n_slots, 0);
     assert_false(need.can_shrink);
+    assert_string_equal(need.reason, "CUDA9, of which it declares memory, is not here");
     find(LINE); /* the user's word counts, and the file is described all the same */
     assert_int_equal(need.how, BT_NEED_DECLARED);
     assert_int_equal(need.bytes[0], 5);
@@ -210,12 +211,22 @@ static void seen_before(void **state) {
     assert_int_equal(need.how, BT_NEED_UNKNOWN);
     find(LINE);
     uint64_t typed = need.bytes[0];
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed - 1}});
+    const bt_known device = {true, need.bytes[1] - 7};
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed - 1}, device});
     find(LINE);
     assert_int_equal(need.bytes[0], typed);
-    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 7}, device});
+    find(LINE); /* of no pinned layers: the 7 bytes may be some that it moved */
+    assert_int_equal(need.bytes[0], typed);
+    bt_need_learn(need.learned_name, pools, 2, (const bt_known[]){{true, typed + 8}, device});
     find(LINE);
     assert_int_equal(need.how, BT_NEED_PRICED);
+    assert_int_equal(need.bytes[0], typed + 1);
+    assert_int_equal(need.bytes[1], device.value + 7);
+    find(LINE " -ngl 0");
+    typed = need.bytes[0];
+    bt_need_learn(need.learned_name, pools, 1, (const bt_known[]){{true, typed + 1}});
+    find(LINE " -ngl 0");
     assert_int_equal(need.bytes[0], typed + 1);
 }
 

@@ -5,7 +5,13 @@
  * processes are shorter; FAKE_BROKEN, without a call that is needed. Layouts are checked where the real library can:
  * the version of a structure, and the room of a list. Types have the probe's names: one sanitizer compares those too.
  *
- * A program of its own is shown one card by FAKE_NVML_FILE: a file with its total and free MiB, read at each reading.
+ * A program of its own is shown cards by FAKE_NVML_FILE, read at each reading:
+ *
+ *     TOTAL FREE [BUS] a card, in MiB; its place is 0000:BUS:00.0, else its number from 1
+ *     user PID MIB     a process that holds memory of the card above
+ *     memory STATUS    its memory cannot be read; STATUS: as the library says it
+ *     users STATUS     its list of processes cannot be read
+ *     init STATUS      nothing can be
  */
 #include "fake_nvml.h"
 
@@ -34,22 +40,42 @@ static fake_nvml_device *device_of(void *handle) {
     return &fake.devices[index < FAKE_NVML_DEVICES ? index : FAKE_NVML_DEVICES - 1];
 }
 
-static void read_card(void) {
+static void read_line(const char *line) {
+    unsigned long long a = 0, b = 0, bus = fake.n_devices + 1;
+    int status = 0;
+    if (sscanf(line, "init %d", &status) == 1) fake.init_status = status;
+    if (sscanf(line, "%llu %llu %llu", &a, &b, &bus) >= 2 && fake.n_devices < FAKE_NVML_DEVICES) {
+        fake_nvml_device *card = &fake.devices[fake.n_devices++];
+        memset(card, 0, sizeof *card);
+        card->bus = (unsigned int)bus;
+        card->total = a << 20;
+        card->free = b << 20;
+        (void)snprintf(card->name, sizeof card->name, "a card of a test");
+    }
+    if (fake.n_devices == 0) return;
+    fake_nvml_device *d = &fake.devices[fake.n_devices - 1];
+    if (sscanf(line, "user %llu %llu", &a, &b) == 2 && d->n_users[FAKE_COMPUTE] < FAKE_NVML_USERS)
+        d->users[FAKE_COMPUTE][d->n_users[FAKE_COMPUTE]++] = (fake_nvml_user){(unsigned int)a, b << 20};
+    if (sscanf(line, "memory %d", &status) == 1) d->memory_status = d->memory_v2_status = status;
+    if (sscanf(line, "users %d", &status) == 1)
+        for (int i = 0; i < FAKE_LISTS; i++)
+            d->list_status[i] = status;
+}
+
+static void read_cards(void) {
+    char line[128];
     const char *path = getenv("FAKE_NVML_FILE");
     FILE *file = path ? fopen(path, "r") : NULL;
-    unsigned long long total_mib = 0, free_mib = 0;
     if (!file) return;
-    if (fscanf(file, "%llu %llu", &total_mib, &free_mib) == 2) {
-        fake.n_devices = 1;
-        fake.devices[0].total = total_mib << 20;
-        fake.devices[0].free = free_mib << 20;
-        (void)snprintf(fake.devices[0].name, sizeof fake.devices[0].name, "a card of a test");
-    }
+    fake.n_devices = 0;
+    fake.init_status = 0;
+    while (fgets(line, sizeof line, file))
+        read_line(line);
     (void)fclose(file);
 }
 
 static int init(void) {
-    read_card();
+    read_cards();
     if (fake.init_status == 0) fake.n_inits++;
     return fake.init_status;
 }

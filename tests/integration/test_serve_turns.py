@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Whose turn it is: models that are always asked for and lone requests, holds, priorities, groups, limits of queues and of
+concurrency, with stub servers in a budget that holds one of them."""
+
+import signal
+import threading
+import time
+
+import harness
+import stubs
+
+checks = harness.Checks()
+FOR_MODELS = 100 * harness.MIB
+SIZE = "60M"
+
+
+class Stream:
+    """Requests for one model without an end, two at a time."""
+
+    def __init__(self, serve, name, n):
+        self.serve, self.name, self.n, self.ends, self.bad = serve, name, n, [], []
+        self.over = threading.Event()
+        self.threads = [threading.Thread(target=self.go) for _ in range(2)]
+        for thread in self.threads:
+            thread.start()
+
+    def go(self):
+        while not self.over.is_set():
+            asked = stubs.Asked(self.serve, self.name, n=self.n).wait()
+            self.ends.append(asked.ended_at)
+            if asked.status != 200:
+                self.bad.append(str(asked))
+
+    def stop(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def check_lone_request():
+    """A is always busy; B is served within its patience, a request of A, and two changes of place."""
+    models = {"a": stubs.model("--token-ms 20", host=SIZE), "b": stubs.model(host=SIZE)}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="2s", hold="1s")) as serve:
+        serve.chat("a", "Hello", 1)
+        stream = Stream(serve, "a", 20)
+        time.sleep(1.2)
+        asked = stubs.Asked(serve, "b").wait()
+        checks.check(asked.status == 200 and asked.seconds < 2 + 0.4 + 3, f"b is served: {asked}")
+        checks.check(asked.seconds > 1.8, f"and not before its patience is over: {asked}")
+        n_before = len(stream.ends)
+        checks.check(serve.wait_for(lambda: len(stream.ends) > n_before + 2, 8), "then a is again")
+        stream.stop()
+        checks.check(not stream.bad, f"all of a's requests are answered: {stream.bad[:2]}")
+        told = [data["decision"] for kind, data in stubs.events_of(serve) if kind == "decision"]
+        checks.check("drain" in told, f"a was drained: {told}")
+
+
+def check_hold():
+    """One that has just become idle stays for its hold; who has waited for its patience does not care."""
+    models = {"a": stubs.model(host=SIZE), "b": stubs.model(host=SIZE)}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="30s", hold="2s")) as serve:
+        serve.chat("a", "Hello", 1)
+        asked = stubs.Asked(serve, "b").wait()
+        checks.check(asked.status == 200 and 1.8 < asked.seconds < 5, f"after a's hold: {asked}")
+        serve.config.write_text(stubs.config(models, for_models=FOR_MODELS, patience="1s", hold="20s"))
+        serve.process.send_signal(signal.SIGHUP)
+        asked = stubs.Asked(serve, "a").wait()
+        checks.check(asked.status == 200 and 0.8 < asked.seconds < 4, f"after its own patience: {asked}")
+
+
+def check_persistent():
+    """A persistent model is never evicted, idle or not, however long somebody waits."""
+    models = {"keeps": stubs.model(host=SIZE, persistent=True), "b": stubs.model(host=SIZE), "c": stubs.model(host="20M")}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="0s")) as serve:
+        serve.chat("keeps", "Hello", 1)
+        asked = stubs.Asked(serve, "b").wait()
+        checks.check(asked.status == 503 and asked.error.get("code") == "insufficient_memory", f"b has no place: {asked}")
+        checks.check(serve.chat("c", "Hello", 1)["choices"], "c has")
+        checks.check(set(serve.states()) == {"keeps", "c"}, f"{serve.states()}")
+
+
+def check_priority():
+    """Of two that wait for a busy third, the one with the higher priority is first, though it came later."""
+    models = {"a": stubs.model("--token-ms 50", host=SIZE), "low": stubs.model("--prompt-ms 300", host=SIZE),
+              "high": stubs.model("--prompt-ms 300", host=SIZE, priority=5)}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="30s")) as serve:
+        serve.chat("a", "Hello", 1)
+        busy = stubs.Asked(serve, "a", n=20)
+        time.sleep(0.2)
+        low = stubs.Asked(serve, "low")
+        time.sleep(0.2)
+        high = stubs.Asked(serve, "high")
+        checks.check(all(one.wait().status == 200 for one in (busy, low, high)), f"{busy}, {low}, {high}")
+        checks.check(busy.ended_at < high.ended_at < low.ended_at, f"order: {busy.ended_at}, {high.ended_at}, {low.ended_at}")
+
+
+def check_queues():
+    """More than may wait: 429 for one model, 503 over all; each at once, and what waits is served."""
+    models = {"a": stubs.model("--token-ms 40", host="20M", concurrency=1), "b": stubs.model("--token-ms 40", host="20M", concurrency=1)}
+    text = stubs.config(models, for_models=FOR_MODELS, limits={"queued_model": 2, "queued": 3})
+    with stubs.start(text) as serve:
+        for name in "ab":
+            serve.chat(name, "Hello", 1)
+        running = [stubs.Asked(serve, name, n=40) for name in "ab"]
+        serve.wait_for(lambda: all(one["running"] for one in serve.ask("/running")["running"]), 5)
+        waiting = [stubs.Asked(serve, "a", n=1) for _ in range(2)]
+        serve.wait_for(lambda: stubs.row_of(serve, "a")["waiting"] == 2, 5)
+        third = stubs.Asked(serve, "a").wait()
+        checks.check(third.status == 429 and third.error.get("code") == "model_queue_full", f"a's queue is full: {third}")
+        checks.check(third.seconds < 0.5 and int(third.reply.get("Retry-After", 0)) > 0, f"at once: {third.reply}")
+        waiting.append(stubs.Asked(serve, "b", n=1))
+        serve.wait_for(lambda: stubs.row_of(serve, "b")["waiting"] == 1, 5)
+        fourth = stubs.Asked(serve, "b").wait()
+        checks.check(fourth.status == 503 and fourth.error.get("code") == "queue_full", f"all queues are: {fourth}")
+        checks.check(all(one.wait().status == 200 for one in running + waiting), f"{[str(one) for one in running + waiting]}")
+
+
+def check_concurrency():
+    """No more requests at a time than the model's limit."""
+    models = {"a": stubs.model("--token-ms 20 -np 8", host="20M", concurrency=3)}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS)) as serve:
+        serve.chat("a", "Hello", 1)
+        stub = stubs.behind(serve, "a")
+        asked = [stubs.Asked(serve, "a", n=10) for _ in range(12)]
+        seen = set()
+        while any(one.is_alive() for one in asked):
+            told = stub.ask("/stub")
+            seen.add(told["n_running"] + told["n_waiting"])
+        checks.check(max(seen) == 3, f"at most three at a time, and three at once: {seen}")
+        checks.check(all(one.wait().status == 200 for one in asked), f"{[str(one) for one in asked][:2]}")
+
+
+def check_groups():
+    """swap: one of a group at a time; exclusive: others go; a persistent group stays; without swap they run together."""
+    models = {name: stubs.model(host="10M") for name in ("s1", "s2", "t1", "t2", "k1", "free")}
+    groups = {"swaps": {"swap": True, "exclusive": True, "members": ["s1", "s2"]},
+              "together": {"swap": False, "exclusive": False, "members": ["t1", "t2"]},
+              "keeps": {"swap": False, "exclusive": False, "persistent": True, "members": ["k1"]}}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, groups=groups)) as serve:
+        for name, expected in (("k1", {"k1"}), ("t1", {"k1", "t1"}), ("t2", {"k1", "t1", "t2"}), ("free", {"k1", "t1", "t2", "free"}),
+                               ("s1", {"k1", "s1", "free"}), ("s2", {"k1", "s2", "free"}), ("s1", {"k1", "s1", "free"})):
+            serve.chat(name, "Hello", 1)
+            checks.check(set(serve.states()) == expected, f"with {name}: {serve.states()}, and not {expected}")
+
+
+def main():
+    harness.require()
+    parts = [(check_lone_request, check_queues), (check_hold, check_persistent, check_priority), (check_concurrency, check_groups)]
+    stubs.run_beside(checks, parts)
+    checks.end()
+
+
+main()
