@@ -7,6 +7,14 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 set(BT_ROUTER_LIBS PkgConfig::MICROHTTPD PkgConfig::CURL PkgConfig::YAML PkgConfig::JANSSON)
 bt_layer(router SEES base probe model plan memory report guard LIBS ${BT_ROUTER_LIBS})
 
+# The page, built into it.
+file(GLOB web_files CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/web/*.*")
+set(web_source "${CMAKE_BINARY_DIR}/web_files.c")
+add_custom_command(OUTPUT "${web_source}"
+    COMMAND "${CMAKE_COMMAND}" "-DOUT=${web_source}" "-DFILES=${web_files}" -P "${CMAKE_SOURCE_DIR}/cmake/web.cmake"
+    DEPENDS ${web_files} "${CMAKE_SOURCE_DIR}/cmake/web.cmake" VERBATIM)
+target_sources(bt_router PRIVATE "${web_source}")
+
 # What tests of the router link beside libburthen.
 add_library(bt_router_all INTERFACE)
 target_sources(bt_router_all INTERFACE $<TARGET_OBJECTS:bt_router>)

@@ -38,6 +38,11 @@ packages="build-essential ca-certificates ccache cmake libcurl4-gnutls-dev libed
           libmicrohttpd-dev liburing-dev libyaml-dev ninja-build pkg-config python3 python3-pip uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
 check_packages="clang-19 clang-format-19 clang-tidy-19 curl libclang-rt-19-dev libcmocka-dev mesa-vulkan-drivers openssl"
+# A browser for the router's page. Ubuntu's package of it is a snap, which a container cannot start: there the test is
+# skipped, unless one is there already.
+if [ "$(. /etc/os-release 2>/dev/null && echo "${ID:-}")" = debian ]; then
+    check_packages="$check_packages chromium chromium-driver"
+fi
 bench_packages="fio"
 if [ "$mode" = bench ]; then
     packages="$packages $bench_packages"

@@ -444,6 +444,19 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     bt_heap_free(call);
 }
 
+void bt_calls_each(const bt_router *router, void (*each)(void *user, const bt_call_view *view), void *user) {
+    for (const bt_call *call = router->calls; call; call = call->next) {
+        const char *state = call->first_ms > 0 ? "answering" : call->granted_ms > 0 ? "running" : "waiting";
+        const bt_call_view view = {.id = bt_request_id(call->request),
+                                   .began_ms = bt_request_began_ms(call->request),
+                                   .sent_bytes = bt_request_sent_bytes(call->request),
+                                   .model = call->id[0] ? call->id : call->name,
+                                   .path = bt_request_path(call->request),
+                                   .state = state};
+        each(user, &view);
+    }
+}
+
 /* What is left when the router ends. */
 void bt_calls_close(bt_router *router) {
     for (bt_call *call = router->calls; call; call = call->next) {

@@ -64,7 +64,6 @@ struct bt_model {
     char url[128];      /* "http://127.0.0.1:5800" */
     bt_exchange *probe; /* of /health */
     bt_flow *probe_flow;
-    uint32_t probe_status;
     bt_timer timer; /* STARTING: the next look; STOPPING: release; READY: ttl; FAILED: the next try */
     uint64_t started_ms, ready_ms, deadline_ms;
     bt_model_state after_stop; /* STOPPING: STOPPED, or FAILED */
@@ -86,6 +85,7 @@ struct bt_model {
     bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
     bool changed;                     /* the guard did not start it as it is typed */
+    bool port_lost;                   /* at the last start: once more is tried */
     uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
 
     /* requests */

@@ -22,6 +22,15 @@
 /* As long as a refusal is remembered (research notes, seed 4, G28): a file or a card may have changed by then. */
 #define NEED_KEPT_MS 30000u
 
+uint32_t bt_model_group(const bt_model *model) {
+    const bt_config *now = model->all->source->config, *own = model->source->config;
+    uint32_t group = model->config->group;
+    if (now == own || group >= own->n_groups) return group;
+    for (uint32_t i = 0; i < now->n_groups; i++)
+        if (strcmp(now->groups[i].name, own->groups[group].name) == 0) return i;
+    return UINT32_MAX;
+}
+
 static bool is_charged(const bt_model *model) {
     return model->state != BT_MODEL_STOPPED && model->state != BT_MODEL_FAILED;
 }
@@ -77,7 +86,7 @@ void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model 
         .ready_ms = model->state == BT_MODEL_READY ? bt_sat_sub_u64(now_ms, model->ready_ms) : 0,
         .idle_ms = bt_sat_sub_u64(now_ms, model->idle_since_ms),
         .retry_ms = bt_sat_sub_u64(model->retry_at_ms, now_ms),
-        .group = model->config->group,
+        .group = bt_model_group(model),
     };
     if (ret->concurrency == 0) ret->concurrency = model->need.n_slots > 0 ? model->need.n_slots : 10;
     /* Nobody wants it before it is known what it takes. */

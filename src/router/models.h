@@ -94,6 +94,8 @@ void bt_model_settle(bt_model *model);
 void bt_model_look(bt_model *model);            /* its timer: is it ready? */
 void bt_model_look_at_release(bt_model *model); /* its process has gone, and there is a new sample */
 /* model_memory.c: what it takes */
+/* Its group in the configuration of now, also where it is still of an earlier one; UINT32_MAX: none. */
+uint32_t bt_model_group(const bt_model *model);
 void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
 void bt_model_sampled(bt_model *model, const bt_pools *pools);
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);

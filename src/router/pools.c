@@ -358,6 +358,7 @@ void bt_sampler_reconfigure(bt_sampler *s, const bt_config *config) {
 }
 
 void bt_sampler_pace(bt_sampler *s, bool busy) {
+    /* Only brought forward: requests that follow each other would put it off for ever. */
     bool late = s->timer.set && s->timer.at_ms > bt_loop_now_ms(s->loop) + BUSY_MS;
     if (busy && !s->busy && !s->aside && late) bt_loop_timer_set(s->loop, &s->timer, BUSY_MS);
     s->busy = busy;

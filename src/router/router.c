@@ -148,10 +148,13 @@ static bool is_open(void *user, const char *method, const char *path) {
 static void on_request_end(void *user, const bt_request *request) {
     bt_router *router = &((running *)user)->router;
     uint64_t ms = bt_loop_now_ms(router->loop) - bt_request_began_ms(request);
-    bt_models_say(router->models, "%s %s %s %u %llu B %.3f s%s", bt_request_peer(request), bt_request_method(request),
-                  bt_request_path(request), bt_request_status(request),
-                  (unsigned long long)bt_request_sent_bytes(request), (double)ms / 1000.0,
-                  bt_request_gone(request) ? " client left" : "");
+    uint32_t status = bt_request_status(request);
+    bool is_good = status == 200 || status == 304;
+    if (!is_good || !bt_routes_is_quiet(bt_request_method(request), bt_request_path(request)))
+        bt_models_say(router->models, "%s %s %s %u %llu B %.3f s%s", bt_request_peer(request),
+                      bt_request_method(request), bt_request_path(request), status,
+                      (unsigned long long)bt_request_sent_bytes(request), (double)ms / 1000.0,
+                      bt_request_gone(request) ? " client left" : "");
     bt_call_request_ended(router, request);
 }
 

@@ -8,6 +8,7 @@
 #include "router/routing.h"
 #include "router/server_target.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* By the body's "model". */
@@ -58,6 +59,7 @@ static const struct {
     const char *method, *path;
     page *answer;
 } pages[] = {
+    {"GET", "/", bt_page_web},
     {"GET", "/health", page_health},
     {"GET", "/v1/health", page_health},
     {"GET", "/v1/models", bt_page_models},
@@ -67,6 +69,7 @@ static const struct {
     {"POST", "/api/models/unload", page_unload_all},
     {"GET", "/metrics", bt_page_metrics},
     {"GET", "/api/memory", bt_page_memory},
+    {"GET", "/api/requests", bt_page_requests},
     {"GET", "/api/activity", bt_page_activity},
     {"GET", "/api/metrics/activity", bt_page_activity}, /* as llama-swap has it */
     {"GET", "/api/machine", bt_page_machine},
@@ -76,7 +79,15 @@ static const struct {
 
 bool bt_routes_is_open(const char *method, const char *path) {
     bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    return reads && (strcmp(path, "/health") == 0 || strcmp(path, "/v1/health") == 0);
+    return reads && (strcmp(path, "/health") == 0 || strcmp(path, "/v1/health") == 0 || bt_page_web_has(path));
+}
+
+bool bt_routes_is_quiet(const char *method, const char *path) {
+    static const char *const looks[] = {"/health", "/v1/health", "/api/memory", "/api/requests"};
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) return false;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
+        if (strcmp(path, looks[i]) == 0) return true;
+    return bt_page_web_has(path);
 }
 
 static bool is_among(const char *path, const char *const *paths, size_t n) {
@@ -139,6 +150,13 @@ static bool answer_model(bt_router *router, bt_request *request) {
     const char *path = bt_request_path(request), *method = method_of(request);
     const char *unload = after(path, "/api/models/unload/"), *load = after(path, "/api/models/load/");
     const char *logs = after(path, "/logs");
+    if (after(path, "/web/")) {
+        if (strcmp(method, "GET") == 0)
+            bt_page_web(router, request);
+        else
+            refuse_method(request, "GET");
+        return true;
+    }
     if (unload || load) {
         if (strcmp(method, "POST") != 0)
             refuse_method(request, "POST");

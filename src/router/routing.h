@@ -26,7 +26,8 @@ typedef struct bt_router {
 
 /* routes.c: from a path to who answers it. */
 void bt_routes_answer(bt_router *router, bt_request *request);
-bool bt_routes_is_open(const char *method, const char *path);
+bool bt_routes_is_open(const char *method, const char *path);  /* needs no key */
+bool bt_routes_is_quiet(const char *method, const char *path); /* asked so often that a success is no line of the log */
 
 /* call.c: a request that goes to a model or a peer. name: which, or NULL: the body says so (JSON, or a form). target:
  * what is asked of the server, path and query; NULL: what the client asked. */
@@ -34,6 +35,15 @@ void bt_call_begin(bt_router *router, bt_request *request, const char *name, con
 /* The request is over: rows and counters; frees what belongs to it. */
 void bt_call_request_ended(bt_router *router, const bt_request *request);
 void bt_calls_close(bt_router *router);
+/* One that is on its way now, as others may see it. */
+typedef struct bt_call_view {
+    uint64_t id, began_ms; /* of the loop's clock */
+    uint64_t sent_bytes;
+    const char *model; /* empty: its body has not named one yet */
+    const char *path;
+    const char *state; /* "waiting" for its turn, "running" without an answer yet, "answering" */
+} bt_call_view;
+void bt_calls_each(const bt_router *router, void (*each)(void *user, const bt_call_view *view), void *user);
 
 /* call_body.c: what a request's body says that the router must know. */
 typedef struct bt_call_body {
@@ -49,6 +59,7 @@ BT_MUST_CHECK bt_status bt_call_body_read(const char *content_type, const char *
 /* Each answers a request of its own: */
 void bt_page_models(bt_router *router, bt_request *request);
 void bt_page_running(bt_router *router, bt_request *request);
+void bt_page_requests(bt_router *router, bt_request *request);
 void bt_page_memory(bt_router *router, bt_request *request);
 void bt_page_activity(bt_router *router, bt_request *request);
 void bt_page_machine(bt_router *router, bt_request *request);
@@ -56,6 +67,8 @@ void bt_page_plan(bt_router *router, bt_request *request);
 void bt_page_metrics(bt_router *router, bt_request *request);
 void bt_page_logs(bt_router *router, bt_request *request, const char *rest); /* after "/logs" */
 void bt_page_events(bt_router *router, bt_request *request);
+void bt_page_web(bt_router *router, bt_request *request);
+bool bt_page_web_has(const char *path);                                      /* it is a file of the page */
 void bt_page_unload(bt_router *router, bt_request *request, const char *id); /* NULL: all */
 void bt_page_load(bt_router *router, bt_request *request, const char *id);
 /* Those that the configuration wants loaded. */
