@@ -204,8 +204,10 @@ static void serve(bt_events *events, listener *l) {
 /* To one that has had all; where there is no room for it now it is not missed. */
 static void pass_to(bt_events *events, listener *l) {
     if (!l->flow || l->served || l->next != events->next || !is_open(l->flow)) return;
+    const event *e = events->passing;
+    size_t at = (size_t)(strchr(e->frame, '\n') - e->frame) + 1; /* without the line of its id, which it does not own */
     l->served = true;
-    bool put = bt_flow_put(l->flow, events->passing->frame, events->passing->n_frame);
+    bool put = bt_flow_put(l->flow, e->frame + at, e->n_frame - at);
     l->served = false;
     if (put || bt_flow_failed(l->flow)) serve(events, l);
 }
