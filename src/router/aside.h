@@ -12,9 +12,9 @@ typedef struct bt_aside bt_aside;
 
 /* work: runs in the copy; what it writes into answer comes back; a status other than BT_OK comes back as that error.
  * on_done: exactly once, in the router; err NULL: it worked. BT_E_IO, code "aside": the copy died, or took longer than
- * max_ms (it is killed; the error's sys is ETIMEDOUT); BT_E_LIMIT: it had more to say than BT_ASIDE_ANSWER_MAX. text (of no bytes with an error) is
- * good until on_done returns; the aside is closed after that. Work allocates as it likes: what it leaves goes with the
- * copy. */
+ * max_ms (it is killed; the error's sys is ETIMEDOUT); BT_E_LIMIT: it had more to say than BT_ASIDE_ANSWER_MAX. text
+ * (of no bytes with an error) is good until on_done returns; the aside is closed after that. Work allocates as it
+ * likes: what it leaves goes with the copy. */
 typedef bt_status bt_aside_work(void *arg, bt_text *answer, bt_error *err);
 typedef void bt_aside_done(void *user, const bt_text *answer, const bt_error *err);
 /* BT_E_IO, BT_E_NOMEM, code "aside": nothing was started. */

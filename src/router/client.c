@@ -270,9 +270,11 @@ CURL *bt_client_take_handle(bt_client *client) {
     return client->n_idle > 0 ? client->idle[--client->n_idle] : curl_easy_init();
 }
 
-void bt_client_give_handle(bt_client *client, CURL *easy) {
+/* One that memory was refused to in the middle of its work is of no use any more: libcurl 7.88 then fails to set its
+ * options, for ever. */
+void bt_client_give_handle(bt_client *client, CURL *easy, bool good) {
     if (!easy) return;
-    if (client->n_idle == BT_CLIENT_HANDLES_MAX) {
+    if (!good || client->n_idle == BT_CLIENT_HANDLES_MAX) {
         curl_easy_cleanup(easy);
         return;
     }

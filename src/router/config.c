@@ -34,7 +34,7 @@ void bt_config_defaults(bt_config *config, bt_arena *arena) {
         .hold_ms = 10 * SECOND,
         .patience_ms = 60 * SECOND,
         .cooldown_ms = 60 * SECOND,
-        .start_port = 5800,
+        .start_port = 0, /* the system does not give one port to two routers that start servers at the same time */
         .limits = {.request_bytes = 32 * MIB,
                    .n_connections = 1024,
                    .n_queued = 1024,

@@ -121,7 +121,7 @@ typedef struct bt_config {
     bt_config_device *devices;
     uint32_t n_devices;
     double min_gpu_fraction;
-    /* The watchdog's; read, shown, and not used before it is there. */
+    /* The watchdog's (watchdog.h). */
     uint64_t oom_reserve_bytes, oom_grace_ms;
     bool oom_reserve_off, oom_evict;
     uint64_t hold_ms, patience_ms, cooldown_ms; /* see policy.h */

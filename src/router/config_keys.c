@@ -94,7 +94,7 @@ const bt_key bt_config_keys[] = {
      .meaning = "bytes of an answer held between server and client"},
     {ROW(LIMITS, "idle", NULL, TIME, LIMIT(idle_ms)), .min = 1000, .max = DAY, .shown_default = "120s",
      .meaning = "a client that neither sends nor reads for so long is left"},
-    {ROW(TOP, "start_port", "startPort", U32, TOP(start_port)), .min = 0, .max = 65535, .shown_default = "5800",
+    {ROW(TOP, "start_port", "startPort", U32, TOP(start_port)), .min = 0, .max = 65535, .shown_default = "0",
      .meaning = "first port that servers are given; 0: the system chooses"},
     {ROW(TOP, "health_timeout", NULL, TIME, DEFAULT(health_timeout_ms)), .min = 1, .max = MAX_TIME,
      .shown_default = "120s", .meaning = "a server must answer so long after its start"},

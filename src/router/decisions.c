@@ -30,8 +30,8 @@ static json_t *pools_json(const bt_models *models) {
         const bt_pools_one *pool = &pools->items[i];
         json_t *one = json_pack("{s:s}", "name", pool->name);
         json_t *held = json_object();
-        if (pool->limit_bytes.known)
-            (void)json_object_set_new(one, "limit_bytes", json_integer((json_int_t)pool->limit_bytes.value));
+        bt_known limit = bt_models_limit(models, i);
+        if (limit.known) (void)json_object_set_new(one, "limit_bytes", json_integer((json_int_t)limit.value));
         if (pool->free_bytes.known)
             (void)json_object_set_new(one, "free_bytes", json_integer((json_int_t)pool->free_bytes.value));
         for (uint32_t k = 0; k < models->n; k++) {
@@ -43,6 +43,20 @@ static json_t *pools_json(const bt_models *models) {
         (void)json_array_append_new(array, one);
     }
     return array;
+}
+
+/* At most n_max bytes: where too many hold something they are left out (/api/memory has them all). NULL: it cannot be.
+ */
+static char *dump(json_t *root, size_t n_max) {
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (text && strlen(text) > n_max) {
+        bt_heap_free(text);
+        (void)json_object_del(root, "pools");
+        text = json_dumps(root, JSON_COMPACT);
+    }
+    if (!text || strlen(text) <= n_max) return text;
+    bt_heap_free(text);
+    return NULL;
 }
 
 static const char *kind_name(bt_policy_kind kind) {
@@ -75,7 +89,7 @@ void bt_models_tell_step(bt_models *models, const bt_policy_step *step) {
                              bt_need_how_name(model->need.how), "need_bytes", bytes_json(models, model->need.bytes),
                              "reserved_bytes", bytes_json(models, step->bytes), "pools", pools_json(models),
                              "waited_ms", (json_int_t)models->view[step->model].waiting_ms);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = dump(root, BT_EVENT_BYTES_MAX);
     if (text) bt_events_add(models->ask.events, "decision", text);
     bt_heap_free(text);
     json_decref(root);
@@ -98,9 +112,8 @@ void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, b
                    more[0] ? ": " : "", more);
     json_t *root = json_pack("{s:s, s:I, s:I, s:o}", "pool", pool, "need_bytes", (json_int_t)step->need_bytes,
                              "have_bytes", (json_int_t)step->have_bytes, "pools", pools_json(models));
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    if (text && strlen(text) < sizeof ret->detail_json)
-        (void)snprintf(ret->detail_json, sizeof ret->detail_json, "%s", text);
+    char *text = dump(root, sizeof ret->detail_json - 1);
+    if (text) (void)snprintf(ret->detail_json, sizeof ret->detail_json, "%s", text);
     bt_heap_free(text);
     json_decref(root);
 }

@@ -9,6 +9,9 @@
  * Ids go up by one, from 1 in each life of the router; a client that comes back with the last id that it saw goes on
  * there. An id beyond the last one is of another life: such a client gets everything that is kept.
  *
+ * What is only true for a moment (a sample of memory, every second) would drive all else out of the ring: it is passed
+ * on and not kept, but for the last one.
+ *
  * Bounds: BT_EVENTS_KEPT events, BT_EVENTS_KEPT_BYTES of frames, BT_EVENTS_LISTENERS_MAX listeners, and what their
  * flows hold by their own bounds. An event that finds no memory leaves a hole in the ring that counts as lost.
  *
@@ -47,6 +50,7 @@ struct bt_events {
     event *kept[BT_EVENTS_KEPT]; /* by id; NULL in a place that should have one: it found no memory */
     uint64_t first, next;        /* ids: of the oldest that is kept, and of the one to come */
     uint64_t n_bytes, n_dropped;
+    event *passing; /* the last that was not for keeping; NULL: none */
     listener listeners[BT_EVENTS_LISTENERS_MAX];
 };
 
@@ -96,6 +100,7 @@ void bt_events_close(bt_events *events) {
     bt_events_dismiss(events);
     while (events->first < events->next)
         evict_oldest(events);
+    bt_heap_free(events->passing);
     bt_heap_free(events);
 }
 
@@ -196,6 +201,15 @@ static void serve(bt_events *events, listener *l) {
     if (!is_open(l->flow)) leave(l);
 }
 
+/* To one that has had all; where there is no room for it now it is not missed. */
+static void pass_to(bt_events *events, listener *l) {
+    if (!l->flow || l->served || l->next != events->next || !is_open(l->flow)) return;
+    l->served = true;
+    bool put = bt_flow_put(l->flow, events->passing->frame, events->passing->n_frame);
+    l->served = false;
+    if (put || bt_flow_failed(l->flow)) serve(events, l);
+}
+
 static void on_room(void *user) {
     listener *l = user;
     serve(l->events, l);
@@ -213,6 +227,7 @@ bt_status bt_events_listen(bt_events *events, uint64_t after, bt_flow *flow, bt_
     *l = (listener){.events = events, .flow = flow, .next = all ? events->first : after + 1};
     bt_flow_on_room(flow, on_room, l);
     serve(events, l);
+    if (events->passing) pass_to(events, l);
     return BT_OK;
 }
 
@@ -242,16 +257,34 @@ void bt_events_add(bt_events *events, const char *type, const char *json) {
         serve(events, &events->listeners[i]);
 }
 
+void bt_events_pass(bt_events *events, const char *type, const char *json) {
+    event *e = event_new(events->next - 1, type, json);
+    if (!e) {
+        events->n_dropped++;
+        return;
+    }
+    bt_heap_free(events->passing);
+    events->passing = e;
+    for (uint32_t i = 0; i < BT_EVENTS_LISTENERS_MAX; i++)
+        pass_to(events, &events->listeners[i]);
+}
+
+static void write_event(bt_text *out, const event *e) {
+    if (out->data && out->n_bytes > 1) bt_text_add(out, ",");
+    bt_text_add_n(out, e->frame + e->n_before, e->n_frame - e->n_before - 2);
+}
+
 bt_status bt_events_json(const bt_events *events, const char *type, char **ret_json, bt_error *err) {
+    const event *passing = events->passing;
     bt_text out;
-    bt_text_init(&out, BT_EVENTS_KEPT_BYTES + 2);
+    bt_text_init(&out, BT_EVENTS_KEPT_BYTES + BT_EVENT_BYTES_MAX + FRAME_EXTRA);
     bt_text_add(&out, "[");
     for (uint64_t id = events->first; id < events->next && !out.failed; id++) {
         const event *e = events->kept[id % BT_EVENTS_KEPT];
         if (!e || (type && strcmp(e->type, type) != 0)) continue;
-        if (out.data && out.n_bytes > 1) bt_text_add(&out, ",");
-        bt_text_add_n(&out, e->frame + e->n_before, e->n_frame - e->n_before - 2);
+        write_event(&out, e);
     }
+    if (passing && type && strcmp(passing->type, type) == 0) write_event(&out, passing);
     bt_text_add(&out, "]");
     return bt_json_text_finish(&out, ret_json, err);
 }

@@ -18,6 +18,9 @@ void bt_events_close(bt_events *events);   /* the same, and all else */
  * id, one more each from 1 on, and the time. What is over BT_EVENT_BYTES_MAX, is not of this form, or finds no memory,
  * is dropped and counted; its id is used up, so that listeners are told. */
 void bt_events_add(bt_events *events, const char *type, const char *json);
+/* What is true for a moment: sent to those who listen now and have had all that is kept, and not kept itself, but for
+ * the last one: who comes is sent it, and asks for it by its type. Its id is that of the last event that is kept. */
+void bt_events_pass(bt_events *events, const char *type, const char *json);
 uint64_t bt_events_dropped(const bt_events *events); /* so far, for those reasons */
 /* text/event-stream into a flow (docs/interfaces.md): those after id `after` that are still kept (0, or an id that was
  * not given yet: all), then each as it happens; a comment every keep_alive (bt_events_tick). A listener that is too

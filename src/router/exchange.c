@@ -152,7 +152,7 @@ static void let_go(bt_exchange *e) {
     bt_loop_timer_stop(client->loop, &e->later);
     bt_resolve_leave(&e->wait);
     take_back(e);
-    bt_client_give_handle(client, e->easy);
+    bt_client_give_handle(client, e->easy, bt_client_refused() == e->n_refused);
     e->easy = NULL;
     curl_slist_free_all(e->headers);
     curl_slist_free_all(e->resolve);

@@ -82,7 +82,7 @@ struct bt_exchange {
 
 uint64_t bt_client_refused(void); /* how often libcurl was refused memory */
 CURL *bt_client_take_handle(bt_client *client);
-void bt_client_give_handle(bt_client *client, CURL *easy);
+void bt_client_give_handle(bt_client *client, CURL *easy, bool good);
 curl_socket_t bt_client_open_socket(void *exchange, curlsocktype purpose, struct curl_sockaddr *address);
 int bt_client_close_socket(void *user, curl_socket_t fd); /* user: the client */
 /* The exchange has been taken from libcurl: what it has opened is a connection now, or nothing. */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "router/activity.h"
+#include "router/attribution.h"
 #include "router/child.h"
 #include "router/exchange.h"
 #include "router/metrics.h"
@@ -63,7 +64,6 @@ struct bt_model {
     char url[128];      /* "http://127.0.0.1:5800" */
     bt_exchange *probe; /* of /health */
     bt_flow *probe_flow;
-    uint32_t probe_status;
     bt_timer timer; /* STARTING: the next look; STOPPING: release; READY: ttl; FAILED: the next try */
     uint64_t started_ms, ready_ms, deadline_ms;
     bt_model_state after_stop; /* STOPPING: STOPPED, or FAILED */
@@ -78,10 +78,14 @@ struct bt_model {
     bool streamed;          /* started with the memory device, within its reservation */
     bt_child_memory memory; /* the last sample */
     bt_known measured_bytes[BT_POOL_MAX], peak_bytes[BT_POOL_MAX];
+    bt_attribution attribution[BT_POOL_MAX]; /* of devices */
+    /* Of the host's memory, mapped for each device: now, and when it was ready. */
+    bt_known mapped_bytes[BT_POOL_MAX], mapped_first_bytes[BT_POOL_MAX];
     bt_known free_last[BT_POOL_MAX];  /* of devices, at the last look */
     bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
     bool changed;                     /* the guard did not start it as it is typed */
+    bool port_lost;                   /* at the last start: once more is tried */
     uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */
 
     /* requests */

@@ -102,8 +102,9 @@ static void add_devices(words *w, const bt_model *model, const bt_pools *pools) 
     for (uint32_t i = 1; i < pools->n; i++) {
         const bt_pools_one *pool = &pools->items[i];
         char word[WORD_BYTES];
-        if (!pool->limit_bytes.known) continue;
-        uint64_t bytes = left_for(model, i, pool->limit_bytes.value);
+        bt_known limit = bt_models_limit(model->all, i);
+        if (!limit.known) continue;
+        uint64_t bytes = left_for(model, i, limit.value);
         if (pool->target_bytes.known) bytes = bt_min_u64(bytes, pool->target_bytes.value);
         bytes = bt_mul_div_u64(bytes, 100 - model->cut_percent, 100);
         (void)snprintf(word, sizeof word, "%s=%llu", pool->name, (unsigned long long)bytes);

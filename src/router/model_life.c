@@ -12,10 +12,11 @@
  * an idle model that should go is told to. It may be called at any time, as often as wanted.
  *
  * A start that fails is tried again by the next request, after a pause that doubles from 1 s to the configuration's
- * cooldown; the failure is what requests are told meanwhile. So is one that dies soon after it was ready, but that who
- * waits for it waits on. The count of failures begins anew when one ran for STABLE_MS, or ended because it was told to.
- * One that found no memory on a device, though the books had it, is tried once more at once with a tenth less of each
- * device: the books were wrong, and waiting does not mend them. */
+ * cooldown; the failure is what requests are told meanwhile. So is one that dies soon after it was ready; the first
+ * time who waits for it waits on. The count of failures begins anew when one ran for STABLE_MS, or ended because it was
+ * told to. One that found no memory on a device, though the books had it, is tried once more at once with a tenth less
+ * of each device: the books were wrong, and waiting does not mend them. So is one that found its port taken, with
+ * another: somebody was quicker between our look and its own. */
 #include "router/json_text.h"
 #include "router/models.h"
 
@@ -54,6 +55,7 @@ void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
     va_start(args, fmt);
     (void)vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
+    bt_model_attribute(model, state);
     model->state = state;
     bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
     tell_state(model, why);
@@ -87,6 +89,9 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(model->peak_bytes, 0, sizeof model->peak_bytes);
     memset(model->free_last, 0, sizeof model->free_last);
     memset(model->free_after, 0, sizeof model->free_after);
+    memset(model->attribution, 0, sizeof model->attribution);
+    memset(model->mapped_bytes, 0, sizeof model->mapped_bytes);
+    memset(model->mapped_first_bytes, 0, sizeof model->mapped_first_bytes);
     model->changed = false;
     model->shrunk = step->shrunk;
     model->draining = false;
@@ -110,12 +115,12 @@ static void give_back(bt_model *model, bt_model_state state, const char *why) {
 static bool is_blocked(const bt_model *model) {
     const bt_models *models = model->all;
     const bt_config *config = models->source->config;
-    uint32_t group = model->config->group;
+    uint32_t group = bt_model_group(model);
     bool in_turn = group < config->n_groups && config->groups[group].swap;
     for (uint32_t i = 0; i < models->n; i++) {
         const bt_model *one = models->items[i];
         if (one->state != BT_MODEL_STOPPING) continue;
-        if (one->evicted_for == model || (in_turn && one->config->group == group)) return true;
+        if (one->evicted_for == model || (in_turn && bt_model_group(one) == group)) return true;
     }
     return false;
 }
@@ -168,24 +173,16 @@ static void become_ready(bt_model *model) {
     model->idle_since_ms = now_ms;
     model->retry_at_ms = 0;
     model->cut_percent = 0;
+    model->port_lost = false;
     model->refusal.status = 0;
     bt_metrics_observe(&model->counts.start, (double)(now_ms - model->started_ms) / 1000.0);
     bt_sampler_ask(model->all->ask.sampler);
     bt_model_set(model, BT_MODEL_READY, "after %.1f s", (double)(now_ms - model->started_ms) / 1000.0);
 }
 
-static void on_probe_head(void *user, const bt_exchange_head *head) {
-    bt_model *model = user;
-    model->probe_status = head->status;
-}
-
-static void on_probe_end(void *user, bt_exchange_failure failure, const char *words) {
-    bt_model *model = user;
-    (void)words;
-    model->probe = NULL;
-    drop_probe(model);
+static void judge(bt_model *model, uint32_t status) {
     if (model->state != BT_MODEL_STARTING) return;
-    if (failure == BT_EXCHANGE_OK && model->probe_status == 200) {
+    if (status == 200) {
         become_ready(model);
         return;
     }
@@ -193,16 +190,32 @@ static void on_probe_end(void *user, bt_exchange_failure failure, const char *wo
     look_again(model, age_ms < 2000 ? 50 : age_ms < 30000 ? 250 : 1000);
 }
 
+/* The head says it all: what may follow is a page of any length, or of none that ends. */
+static void on_probe_head(void *user, const bt_exchange_head *head) {
+    bt_model *model = user;
+    uint32_t status = head->status;
+    drop_probe(model);
+    judge(model, status);
+}
+
+static void on_probe_end(void *user, bt_exchange_failure failure, const char *words) {
+    bt_model *model = user;
+    (void)words, (void)failure;
+    model->probe = NULL;
+    drop_probe(model);
+    judge(model, 0);
+}
+
 static void look_at_health(bt_model *model) {
     char url[512];
     bt_error why = {0};
+    look_again(model, 1000); /* its time may be over meanwhile (settle_starting) */
     if (model->probe) return;
     if (!model->config->check_endpoint) {
         become_ready(model);
         return;
     }
     (void)snprintf(url, sizeof url, "%s%s", model->url, model->config->check_endpoint);
-    model->probe_status = 0;
     const bt_exchange_ask ask = {.client = model->all->ask.client,
                                  .method = "GET",
                                  .url = url,
@@ -218,7 +231,6 @@ static void look_at_health(bt_model *model) {
         bt_flow_drop_producer(model->probe_flow);
         drop_probe(model);
     }
-    look_again(model, 1000);
 }
 
 /* ---- ending ---- */
@@ -291,7 +303,13 @@ static void fail_start(bt_model *model, const bt_child_end *end) {
                       model->id, CUT_PERCENT, end->words);
         return; /* who waits goes on waiting */
     }
+    if (end->failure == BT_CHILD_PORT && model->config->uses_port && !model->port_lost) {
+        model->port_lost = true;
+        bt_models_say(model->all, "%s: port %u was taken: once more with another", model->id, model->port);
+        return;
+    }
     model->cut_percent = 0;
+    model->port_lost = false;
     model->n_failures++;
     model->retry_at_ms = now_of(model) + backoff_of(model);
     model->after_stop = BT_MODEL_FAILED;
@@ -310,7 +328,7 @@ static void die(bt_model *model, const bt_child_end *end) {
         model->n_failures++;
         model->retry_at_ms = now_ms + backoff_of(model);
         model->after_stop = BT_MODEL_FAILED;
-        model->crashed = true;
+        model->crashed = model->n_failures == 1;
     }
     model->refusal = (bt_model_refusal){.status = 503, .retry_after_s = retry_after_of(model)};
     (void)snprintf(model->refusal.code, sizeof model->refusal.code, "%s", code ? code : "crashed");

@@ -22,6 +22,15 @@
 /* As long as a refusal is remembered (research notes, seed 4, G28): a file or a card may have changed by then. */
 #define NEED_KEPT_MS 30000u
 
+uint32_t bt_model_group(const bt_model *model) {
+    const bt_config *now = model->all->source->config, *own = model->source->config;
+    uint32_t group = model->config->group;
+    if (now == own || group >= own->n_groups) return group;
+    for (uint32_t i = 0; i < now->n_groups; i++)
+        if (strcmp(now->groups[i].name, own->groups[group].name) == 0) return i;
+    return UINT32_MAX;
+}
+
 static bool is_charged(const bt_model *model) {
     return model->state != BT_MODEL_STOPPED && model->state != BT_MODEL_FAILED;
 }
@@ -77,7 +86,7 @@ void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model 
         .ready_ms = model->state == BT_MODEL_READY ? bt_sat_sub_u64(now_ms, model->ready_ms) : 0,
         .idle_ms = bt_sat_sub_u64(now_ms, model->idle_since_ms),
         .retry_ms = bt_sat_sub_u64(model->retry_at_ms, now_ms),
-        .group = model->config->group,
+        .group = bt_model_group(model),
     };
     if (ret->concurrency == 0) ret->concurrency = model->need.n_slots > 0 ? model->need.n_slots : 10;
     /* Nobody wants it before it is known what it takes. */
@@ -98,33 +107,84 @@ bool bt_models_room_is_there(const bt_models *models, const bt_model *model) {
             held = bt_sat_add_u64(held, held_of(one, i));
             if (one->state != BT_MODEL_STOPPING) untouched = bt_sat_add_u64(untouched, untouched_of(one, i));
         }
-        if (pool->limit_bytes.known && held > pool->limit_bytes.value) return false;
+        bt_known limit = bt_models_limit(models, i);
+        if (limit.known && held > limit.value) return false;
         if (pool->free_bytes.known && untouched > pool->free_bytes.value) return false;
     }
     return true;
 }
 
+bool bt_model_may_hold(const bt_model *model, uint32_t pool) {
+    bt_known measured = model->measured_bytes[pool];
+    if (model->state != BT_MODEL_STARTING && model->state != BT_MODEL_READY && model->state != BT_MODEL_STOPPING)
+        return false;
+    return model->reserved_bytes[pool] > 0 || (measured.known && measured.value > 0) ||
+           model->need.how == BT_NEED_UNKNOWN;
+}
+
 /* ---- samples ---- */
+
+/* Whether its memory is still on the way, to the device or back. */
+static bool is_moving(const bt_model *model, uint32_t pool) {
+    return bt_model_may_hold(model, pool) && (model->state != BT_MODEL_READY || !model->attribution[pool].done);
+}
+
+void bt_model_attribute(bt_model *model, bt_model_state state) {
+    const bt_models *models = model->all;
+    const bt_pools *pools = bt_sampler_pools(models->ask.sampler);
+    bool starts = model->state == BT_MODEL_ADMITTED && state == BT_MODEL_STARTING;
+    if (!starts && state != BT_MODEL_STOPPING) return;
+    for (uint32_t i = 1; i < pools->n; i++) {
+        bool alone = true;
+        if (starts ? model->reserved_bytes[i] == 0 && model->need.how != BT_NEED_UNKNOWN : !bt_model_may_hold(model, i))
+            continue;
+        for (uint32_t k = 0; k < models->n; k++) {
+            bt_model *one = models->items[k];
+            if (one == model || !bt_model_may_hold(one, i)) continue;
+            alone = alone && !is_moving(one, i);
+            bt_attribution_disturb(&one->attribution[i]);
+        }
+        if (starts) bt_attribution_begin(&model->attribution[i], bt_pools_used(&pools->items[i]), alone);
+    }
+}
 
 /* A process of the list, of which it may not be known how much it has, or whose it is: of another namespace, or gone
  * just now. What it hides is unknown, unless others of the group say something. */
 static void add_user(bt_model *model, const bt_pools_user *user, pid_t group) {
-    bt_known *measured = &model->measured_bytes[user->pool];
+    bt_known *measured = &model->measured_bytes[user->pool], *mapped = &model->mapped_bytes[user->pool];
     pid_t its = getpgid((pid_t)user->pid);
+    if (its == group && user->host_bytes.known)
+        *mapped = (bt_known){true, bt_sat_add_u64(mapped->value, user->host_bytes.value)};
     if (its == group && user->bytes.known)
         *measured = (bt_known){true, bt_sat_add_u64(measured->value, user->bytes.value)};
     else if ((its == group || its < 0) && measured->value == 0)
         measured->known = false;
 }
 
+/* Of a device whose driver does not say: what more of it is used since it was started (attribution.c). */
+static void attribute_device(bt_model *model, const bt_pools *pools, uint32_t pool) {
+    bt_known *measured = &model->measured_bytes[pool];
+    bool is_ready = model->state == BT_MODEL_READY && pools->began_ms >= model->ready_ms;
+    if (is_ready) {
+        bt_attribution_ready(&model->attribution[pool], bt_pools_used(&pools->items[pool]));
+        bt_known mapped = model->mapped_bytes[pool];
+        if (mapped.known && !model->mapped_first_bytes[pool].known) model->mapped_first_bytes[pool] = mapped;
+    }
+    if (!measured->known) *measured = model->attribution[pool].bytes;
+}
+
 /* Of a device that could not be read what was seen last stands. */
 static void measure_devices(bt_model *model, const bt_pools *pools) {
     pid_t group = bt_child_pid(model->child);
     for (uint32_t i = 1; i < pools->n; i++)
-        if (pools->items[i].state != BT_READING_FAILED)
+        if (pools->items[i].state != BT_READING_FAILED) {
             model->measured_bytes[i] = (bt_known){pools->items[i].users_complete, 0};
+            model->mapped_bytes[i] = (bt_known){0};
+        }
     for (uint32_t i = 0; i < pools->n_users; i++)
         if (pools->items[pools->users[i].pool].state != BT_READING_FAILED) add_user(model, &pools->users[i], group);
+    for (uint32_t i = 1; i < pools->n; i++)
+        attribute_device(model, pools, i);
 }
 
 /* What a device has when its bytes are back: that does not change while they come back, also where the driver forgets
@@ -225,7 +285,8 @@ static void fill_most(const bt_models *models, const bt_model *model, const bt_p
             else
                 comes_back = bt_sat_add_u64(comes_back, shown_of(one, i));
         }
-        ret[i] = (bt_known){pool->limit_bytes.known, bt_sat_sub_u64(pool->limit_bytes.value, stays)};
+        bt_known limit = bt_models_limit(models, i);
+        ret[i] = (bt_known){limit.known, bt_sat_sub_u64(limit.value, stays)};
         if (!pool->free_bytes.known) continue;
         uint64_t live = bt_sat_add_u64(pool->free_bytes.value, comes_back);
         if (!ret[i].known || live < ret[i].value) ret[i] = (bt_known){true, live};

@@ -142,13 +142,14 @@ bt_status bt_models_open(const bt_models_ask *ask, bt_models **ret, bt_error *er
     bt_models *models = bt_heap_alloc(sizeof *models);
     if (models) models->view = bt_heap_array(BT_CONFIG_MODELS_MAX, sizeof *models->view);
     if (models) models->step = bt_heap_alloc(sizeof *models->step);
-    if (!models || !models->view || !models->step) {
+    bool whole = models && models->view && models->step;
+    if (whole) models->ask = *ask;
+    if (!whole || bt_live_open(models, &models->live, err) != BT_OK) {
         if (models) bt_heap_free(models->view);
         if (models) bt_heap_free(models->step);
         bt_heap_free(models);
         return bt_fail_sys(err, 12, "models", "no memory for the list of models");
     }
-    models->ask = *ask;
     models->kick = (bt_timer){.on_time = decide, .user = models};
     models->wake = (bt_timer){.on_time = decide, .user = models};
     *ret = models;
@@ -164,6 +165,7 @@ void bt_models_close(bt_models *models) {
     while (models->n > 0)
         free_model(models->items[--models->n]);
     bt_models_release(models->source);
+    bt_live_close(models->live);
     bt_heap_free(models->view);
     bt_heap_free(models->step);
     bt_heap_free(models);
@@ -391,7 +393,7 @@ static void fill_view(bt_models *models, const bt_pools *pools, bt_policy_pool *
         bt_model_fill_view(models->items[i], now_ms, &models->view[i]);
     for (uint32_t i = 0; i < pools->n; i++) {
         memcpy(view_pools[i].name, pools->items[i].name, sizeof view_pools[i].name);
-        view_pools[i].limit_bytes = pools->items[i].limit_bytes;
+        view_pools[i].limit_bytes = bt_models_limit(models, i);
         view_pools[i].free_bytes = pools->items[i].free_bytes;
     }
     *view = (bt_policy_view){.models = models->view,
@@ -434,7 +436,7 @@ static void decide(void *user) {
     bt_policy_pool view_pools[BT_POOL_MAX];
     bt_policy_view view;
     bt_loop_timer_stop(models->ask.loop, &models->wake);
-    bt_sampler_pace(models->ask.sampler, has_moving(models));
+    bt_sampler_pace(models->ask.sampler, has_moving(models) || bt_models_pressed(models));
     if (models->closing) {
         if (all_stopped(models) && models->on_empty) {
             void (*on_empty)(void *) = models->on_empty;
@@ -486,6 +488,7 @@ void bt_models_unload(bt_models *models, bt_model *model, const char *reason) {
 void bt_models_sampled(bt_models *models) {
     for (uint32_t i = 0; i < models->n; i++)
         bt_model_sampled(models->items[i], bt_sampler_pools(models->ask.sampler));
+    bt_models_watch(models);
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->state == BT_MODEL_ADMITTED) bt_model_try_launch(models->items[i]);
     bt_models_kick(models);

@@ -2,9 +2,11 @@
  * models.h: all models of a router, and the one place that changes their states. Private to the router. */
 #pragma once
 
+#include "router/ceiling.h"
 #include "router/events.h"
 #include "router/model.h"
 #include "router/pools.h"
+#include "router/watchdog.h"
 
 typedef struct bt_models_ask {
     bt_loop *loop;
@@ -57,6 +59,7 @@ struct bt_models {
     bt_needing *needing;
     bt_model *needing_model;
     uint32_t next_port;
+    struct bt_live *live;
     bool closing;
     void (*on_empty)(void *user);
     void *empty_user;
@@ -91,6 +94,8 @@ void bt_model_settle(bt_model *model);
 void bt_model_look(bt_model *model);            /* its timer: is it ready? */
 void bt_model_look_at_release(bt_model *model); /* its process has gone, and there is a new sample */
 /* model_memory.c: what it takes */
+/* Its group in the configuration of now, also where it is still of an earlier one; UINT32_MAX: none. */
+uint32_t bt_model_group(const bt_model *model);
 void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
 void bt_model_sampled(bt_model *model, const bt_pools *pools);
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
@@ -100,6 +105,23 @@ void bt_model_learn(bt_model *model);
 void bt_model_forget_need(bt_model *model);
 void bt_models_ask_needs(bt_models *models);
 void bt_model_forget_need(bt_model *model); /* models.c */
+/* It starts, or begins to end: what others are seen to take by the difference is disturbed. */
+void bt_model_attribute(bt_model *model, bt_model_state state);
+bool bt_model_may_hold(const bt_model *model, uint32_t pool); /* it runs, and may have something of it */
+/* live.c: what others leave of each pool, and who goes for it */
+BT_MUST_CHECK bt_status bt_live_open(bt_models *models, struct bt_live **ret, bt_error *err);
+void bt_live_close(struct bt_live *live);
+void bt_models_watch(bt_models *models); /* after each sample */
+bool bt_models_pressed(const bt_models *models);
+const bt_ceiling *bt_models_ceiling(const bt_models *models, uint32_t pool); /* never NULL */
+const bt_ceiling *bt_models_ceiling_of_devices(const bt_models *models);     /* of all together */
+bt_watchdog_state bt_models_watchdog(const bt_models *models, uint32_t pool);
+/* What admission goes by: the pool's limit, or its ceiling when lower. */
+bt_known bt_models_limit(const bt_models *models, uint32_t pool);
+/* live_tell.c: what came of it, for listeners and the log */
+void bt_live_tell_ceiling(bt_models *models, uint32_t pool);
+void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_step *step, bt_model *const *held);
+void bt_live_tell_sample(bt_models *models);
 /* decisions.c: what was decided, with its numbers, for listeners and refusals */
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step);
 void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, bt_model_refusal *ret);

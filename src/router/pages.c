@@ -137,6 +137,20 @@ void bt_page_running(bt_router *router, bt_request *request) {
     reply_tree(request, json_pack("{s:o}", "running", running));
 }
 
+static json_t *stall_json(const bt_pools *pools) {
+    return pools->stall.known ? json_real((double)pools->stall.value / 100.0) : json_null();
+}
+
+/* What others take of a pool (ceiling.h). */
+static void add_ceiling(json_t *one, const bt_ceiling *c) {
+    (void)json_object_set_new(one, "foreign_bytes", known_json(c->foreign_bytes));
+    (void)json_object_set_new(one, "floor_bytes", known_json(c->floor_bytes));
+    (void)json_object_set_new(one, "excess_bytes", known_json(c->excess_bytes));
+    (void)json_object_set_new(one, "ceiling_bytes", known_json(c->ceiling_bytes));
+    (void)json_object_set_new(one, "trusted", json_boolean(c->trusted));
+    if (c->reason[0]) (void)json_object_set_new(one, "ceiling_reason", json_string(c->reason));
+}
+
 /* All pools and all models: what /running says, also of those that do not run. */
 void bt_page_memory(bt_router *router, bt_request *request) {
     const bt_pools *pools = bt_sampler_pools(router->sampler);
@@ -152,11 +166,21 @@ void bt_page_memory(bt_router *router, bt_request *request) {
         (void)json_object_set_new(one, "free_bytes", known_json(pool->free_bytes));
         (void)json_object_set_new(one, "limit_bytes", known_json(pool->limit_bytes));
         if (i == 0) (void)json_object_set_new(one, "router_bytes", number_json(pools->own_bytes));
+        if (i == 0) (void)json_object_set_new(one, "stall_percent", stall_json(pools));
+        add_ceiling(one, bt_models_ceiling(router->models, i));
+        const char *watchdog = bt_watchdog_state_name(bt_models_watchdog(router->models, i));
+        (void)json_object_set_new(one, "watchdog", json_string(watchdog));
         (void)json_array_append_new(list, one);
     }
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
         (void)json_array_append_new(models, running_json(router, bt_models_at(router->models, i)));
-    reply_tree(request, json_pack("{s:o, s:o}", "pools", list, "models", models));
+    json_t *root = json_pack("{s:o, s:o}", "pools", list, "models", models);
+    if (pools->n > 1) {
+        json_t *devices = json_object();
+        add_ceiling(devices, bt_models_ceiling_of_devices(router->models));
+        (void)json_object_set_new(root, "devices", devices);
+    }
+    reply_tree(request, root);
 }
 
 /* ---- requests that are on their way ---- */

@@ -2,7 +2,7 @@
  *
  * pools.c: the memories that models share, sampled.
  *
- *   host      read here, some files of /proc and the cgroup chain: under a millisecond
+ *   host      read here (pools_host.c), some files of /proc and the cgroup chain: under a millisecond
  *   devices   read aside (a copy of the router): a driver may take long, or hang, and its library is no guest of a
  *             process that runs for months
  *
@@ -27,9 +27,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
-#include "plan/plan.h"
 #include "probe/gpu.h"
-#include "probe/probe.h"
 #include "probe/proc.h"
 
 #include <errno.h>
@@ -41,9 +39,6 @@
 #define ASIDE_MAX_MS 10000u
 #define HANG_MIN_MS  60000u /* so long after a driver hung it is not asked; doubled each time */
 #define HANG_MAX_MS  3600000u
-/* The router's own line of the host. Measured: 9 to 14 MiB resident with 10 models (bench/serve.py), a copy of it that
- * reads a header with 262,000 tokens 20 MiB more; the rest is for what is on its way between servers and clients. */
-#define OWN_BYTES (UINT64_C(48) << 20)
 
 struct bt_sampler {
     bt_loop *loop;
@@ -69,46 +64,23 @@ uint32_t bt_pools_find(const bt_pools *pools, const char *name) {
     return UINT32_MAX;
 }
 
+bt_known bt_pools_used(const bt_pools_one *pool) {
+    bool known = pool->whole_bytes.known && pool->available_bytes.known;
+    return (bt_known){known, known ? bt_sat_sub_u64(pool->whole_bytes.value, pool->available_bytes.value) : 0};
+}
+
 const bt_pools *bt_sampler_pools(const bt_sampler *sampler) {
     return &sampler->pools;
 }
 
-/* ---- the host ---- */
-
-/* Without a budget `auto` leaves the system a reserve; one that was asked for is cut by what there is, and no more. */
-static bt_known host_left(const bt_config *config, const bt_machine *machine) {
-    bt_wishes wishes = {.budget_kind = BT_BUDGET_AUTO};
-    if (config->ram_budget_given) wishes = (bt_wishes){.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX - 1};
-    bt_budget left = bt_budget_resolve(machine, &wishes);
-    if (left.state != BT_READING_REPORTED) return (bt_known){0};
-    const bt_pool *pool = &machine->pools[0];
-    if (pool->state == BT_READING_REPORTED) left.bytes = bt_min_u64(left.bytes, pool->free_bytes);
-    return (bt_known){left.bytes < UINT64_MAX - 1, left.bytes};
-}
-
-static void read_host(bt_sampler *s) {
-    bt_pools_one *host = &s->pools.items[0];
-    bt_machine *machine = bt_heap_alloc(sizeof *machine); /* 40 KiB */
-    bt_error why = {0};
-    *host = (bt_pools_one){.name = "host", .state = BT_READING_FAILED, .users_complete = true};
-    s->pools.own_bytes = bt_sat_add_u64(OWN_BYTES, bt_config_bodies_bytes(s->config));
-    if (s->config->ram_budget_given)
-        host->limit_bytes = (bt_known){true, bt_sat_sub_u64(s->config->ram_budget_bytes, s->pools.own_bytes)};
-    if (!machine || bt_machine_probe(s->root, machine, &why) != BT_OK) {
-        (void)snprintf(host->reason, sizeof host->reason, "%.159s", machine ? why.text : "no memory to read it");
-        bt_heap_free(machine);
-        return;
-    }
-    const bt_pool *pool = &machine->pools[0];
-    bt_known left = host_left(s->config, machine);
-    host->state = pool->state;
-    (void)snprintf(host->reason, sizeof host->reason, "%s", pool->reason);
-    host->total_bytes = (bt_known){pool->state == BT_READING_REPORTED, pool->total_bytes};
-    host->free_bytes = left;
-    bt_heap_free(machine);
-}
-
 /* ---- devices, aside: one line each, then one for each user ---- */
+
+static void add_known(bt_text *answer, bt_known bytes) {
+    if (bytes.known)
+        bt_text_addf(answer, " %llu", (unsigned long long)bytes.value);
+    else
+        bt_text_add(answer, " -");
+}
 
 static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
     const bt_sampler *s = arg;
@@ -124,7 +96,8 @@ static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
         for (uint32_t k = 0; k < gpu->n_users; k++) {
             const bt_gpu_user *user = &gpu->users[k];
             bt_text_addf(answer, "U %u", user->pid);
-            if (user->bytes.known) bt_text_addf(answer, " %llu", (unsigned long long)user->bytes.value);
+            add_known(answer, user->bytes);
+            add_known(answer, user->host_bytes);
             bt_text_add(answer, "\n");
         }
     }
@@ -146,17 +119,26 @@ static void apply_config(const bt_sampler *s, bt_pools_one *pool) {
     }
 }
 
+/* A number or "-"; false: neither. Nothing left is "-". */
+static bool read_known(bt_span *line, bt_known *ret) {
+    bt_span word;
+    *ret = (bt_known){0};
+    if (!bt_span_word(line, &word) || bt_span_is(word, "-")) return true;
+    ret->known = bt_span_number(word, &ret->value);
+    return ret->known;
+}
+
 static void add_user(bt_pools *pools, uint32_t pool, bt_span line) {
-    bt_span pid, bytes;
-    uint64_t n_pid = 0, n_bytes = 0;
+    bt_span pid;
+    uint64_t n_pid = 0;
+    bt_known bytes, host_bytes;
     if (!bt_span_word(&line, &pid) || !bt_span_number(pid, &n_pid) || n_pid > UINT32_MAX) return;
-    bool known = bt_span_word(&line, &bytes);
-    if (known && !bt_span_number(bytes, &n_bytes)) return;
+    if (!read_known(&line, &bytes) || !read_known(&line, &host_bytes)) return;
     if (pools->n_users == BT_POOLS_USERS_MAX) {
         pools->items[pool].users_complete = false;
         return;
     }
-    pools->users[pools->n_users++] = (bt_pools_user){pool, (uint32_t)n_pid, {known, n_bytes}};
+    pools->users[pools->n_users++] = (bt_pools_user){pool, (uint32_t)n_pid, bytes, host_bytes};
 }
 
 static bool read_numbers(bt_span *line, uint64_t *ret, uint32_t n) {
@@ -298,6 +280,11 @@ static void publish(bt_sampler *s) {
     uint64_t delay_ms = s->busy ? BUSY_MS : IDLE_MS;
     s->pools.ready = true;
     s->pools.began_ms = s->began_ms;
+    for (uint32_t i = 1; i < s->pools.n; i++) {
+        bt_pools_one *pool = &s->pools.items[i];
+        pool->whole_bytes = pool->total_bytes;
+        pool->available_bytes = pool->free_bytes;
+    }
     bt_loop_timer_set(s->loop, &s->timer, s->asked ? 0 : delay_ms);
     s->asked = false;
     s->on_sample(s->user);
@@ -311,7 +298,7 @@ static void note_hang(bt_sampler *s, bool hung) {
 static void on_devices(void *user, const bt_text *answer, const bt_error *err) {
     bt_sampler *s = user;
     s->aside = NULL;
-    read_host(s);
+    bt_pools_read_host(&s->pools, s->root, s->config);
     memset(s->shown, 0, sizeof s->shown);
     note_hang(s, err && err->sys == ETIMEDOUT);
     if (err) {
@@ -336,7 +323,7 @@ static void sample(void *user) {
         on_devices(s, NULL, &why);
         return;
     }
-    read_host(s);
+    bt_pools_read_host(&s->pools, s->root, s->config);
     publish(s);
 }
 
@@ -371,6 +358,7 @@ void bt_sampler_reconfigure(bt_sampler *s, const bt_config *config) {
 }
 
 void bt_sampler_pace(bt_sampler *s, bool busy) {
+    /* Only brought forward: requests that follow each other would put it off for ever. */
     bool late = s->timer.set && s->timer.at_ms > bt_loop_now_ms(s->loop) + BUSY_MS;
     if (busy && !s->busy && !s->aside && late) bt_loop_timer_set(s->loop, &s->timer, BUSY_MS);
     s->busy = busy;

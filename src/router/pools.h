@@ -13,6 +13,7 @@
 typedef struct bt_pools_user {
     uint32_t pool, pid;
     bt_known bytes;
+    bt_known host_bytes; /* of the host's, mapped for the device: what was driven out of it is here */
 } bt_pools_user;
 
 typedef struct bt_pools_one {
@@ -23,6 +24,9 @@ typedef struct bt_pools_one {
     bt_known limit_bytes;  /* what models may be given; unknown: nothing bounds it but what is free */
     bt_known target_bytes; /* of a device: no more of it is used by what is started now */
     bool users_complete;   /* the list of users holds everybody */
+    /* What there could be at most, and what of it could be had now, without any reserve: of the host the lowest of its
+     * memory and its groups' limits; of a device total and free. */
+    bt_known whole_bytes, available_bytes;
 } bt_pools_one;
 
 /* The host first. One sample is one moment: all of it is replaced at once. */
@@ -31,9 +35,11 @@ typedef struct bt_pools {
     uint32_t n;
     bt_pools_user users[BT_POOLS_USERS_MAX];
     uint32_t n_users;
-    uint64_t own_bytes; /* of the host's limit: the router itself, what it holds of requests, its helpers */
-    bool ready;         /* there was a sample */
-    uint64_t began_ms;  /* of the loop's clock: no reading of it is older */
+    uint64_t own_bytes;      /* of the host's limit: the router itself, what it holds of requests, its helpers */
+    uint64_t own_anon_bytes; /* of the router, now */
+    bt_known stall;          /* of the host: bt_psi's some_avg10 */
+    uint64_t began_ms;       /* when this sample was asked for: nothing in it is older */
+    bool ready;              /* there was a sample */
 } bt_pools;
 
 typedef struct bt_sampler bt_sampler;
@@ -47,5 +53,8 @@ void bt_sampler_pace(bt_sampler *sampler, bool busy);
 /* Soon, whatever the pace. */
 void bt_sampler_ask(bt_sampler *sampler);
 const bt_pools *bt_sampler_pools(const bt_sampler *sampler);
+bt_known bt_pools_used(const bt_pools_one *pool); /* of whole_bytes */
+/* pools_host.c: the first pool, read now. */
+void bt_pools_read_host(bt_pools *pools, const char *root, const bt_config *config);
 /* Index of a pool by name; UINT32_MAX: none. */
 uint32_t bt_pools_find(const bt_pools *pools, const char *name);

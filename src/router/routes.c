@@ -8,6 +8,7 @@
 #include "router/routing.h"
 #include "router/server_target.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* By the body's "model". */

@@ -13,12 +13,14 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "cli/commands.h"
 #include "report/report.h"
 #include "router/router.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES     4096u      /* PATH_MAX of Linux (linux/limits.h) */
+#define LINE_BYTES     4096u      /* PIPE_BUF of Linux: reaches a pipe in one piece, and at once where there is room */
 #define TEXT_MAX_BYTES (4u << 20) /* of what --check-config prints */
 
 typedef struct serving {
@@ -35,6 +38,7 @@ typedef struct serving {
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
     const char *bad_model; /* the argument that cannot be found; NULL: none */
+    uint64_t n_lost;       /* lines that standard error did not take */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
 
@@ -201,14 +205,37 @@ static void clear_twins(void) {
 
 /* ---- what is said ---- */
 
+/* What a pipe or a terminal that says so takes without waiting (PIPE_BUF of Linux). */
+static bool takes_a_line(void) {
+    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&error, 1, 0) != 0;
+}
+
+/* Who reads standard error slowly, or has stopped, loses lines: all requests would wait for him. */
+static void say(serving *s, const char *who, const char *line, size_t n) {
+    char text[LINE_BYTES];
+    int length = 0;
+    if (s->options.quiet) return;
+    if (!takes_a_line()) {
+        s->n_lost++;
+        return;
+    }
+    if (s->n_lost > 0) {
+        length = snprintf(text, sizeof text, "burthen: %llu lines lost\n", (unsigned long long)s->n_lost);
+        s->n_lost = 0;
+    }
+    int room = (int)sizeof text - length, more = snprintf(text + length, (size_t)room, "%s: %.*s\n", who, (int)n, line);
+    length += more < room ? more : room - 1;
+    text[length - 1] = '\n';
+    (void)bt_os_write(STDERR_FILENO, text, (size_t)length);
+}
+
 static void on_line(void *user, const char *line, size_t n) {
-    const serving *s = user;
-    if (!s->options.quiet) (void)fprintf(stderr, "burthen: %.*s\n", (int)n, line);
+    say(user, "burthen", line, n);
 }
 
 static void on_child_line(void *user, const char *model, const char *line, size_t n) {
-    const serving *s = user;
-    if (!s->options.quiet) (void)fprintf(stderr, "%s: %.*s\n", model, (int)n, line);
+    say(user, model, line, n);
 }
 
 static void on_ready(void *user, const char *address) {

@@ -348,8 +348,8 @@ static void all_calls_fail(void **state) {
     uint32_t good = 0;
     uint64_t n_calls = live(UINT64_MAX, false, &good).n_calls;
     the_world.refuses_all = true;
-    for (uint64_t i = 0; i < 8; i++)
-        (void)live(n_calls * i / 8, true, &good);
+    for (uint64_t i = 0; i < 3; i++)
+        (void)live(n_calls * i / 3, true, &good);
 }
 
 int main(void) {

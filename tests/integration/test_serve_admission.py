@@ -76,6 +76,18 @@ def check_refuse():
         checks.check(serve.children() == before, "nobody was ended for what cannot fit")
 
 
+def check_refuse_among_many():
+    """However many hold something, a refusal has its numbers."""
+    sleeper = {"cmd": ["sh", "-c", "exec sleep 1000 # ${PORT}"], "checkEndpoint": "none", "memory": {"host": "1M"}, "preload": True}
+    models = {f"{i:03}-{'x' * 110}": sleeper for i in range(70)}
+    with stubs.start(stubs.config(models | {"huge": stubs.model(host="300M")}, for_models=FOR_MODELS)) as serve:
+        checks.check(serve.wait_for(lambda: len(serve.states()) == 70, 20), f"all are there: {len(serve.states())}")
+        asked = stubs.Asked(serve, "huge").wait()
+        error = asked.error
+        checks.check(asked.status == 503 and error.get("need_bytes") == 300 * harness.MIB and error.get("pool") == "host", f"{asked}")
+        checks.check([one["model"] for one in decisions(serve, "refuse")] == ["huge"], "and so has its event")
+
+
 def check_one_process():
     """Case 52: twenty first requests at once are one process."""
     models = {"a": stubs.model("--load-seconds 0.5 -np 20", host="60M")}
@@ -143,7 +155,7 @@ def check_learned():
 
 def main():
     harness.require()
-    stubs.run_beside(checks, [(check_swap, check_small_stay, check_refuse, check_one_process),
+    stubs.run_beside(checks, [(check_swap, check_small_stay, check_refuse, check_refuse_among_many, check_one_process),
                               (check_no_demand, check_holds_on, check_overrun, check_learned)])
     checks.end()
 

@@ -73,6 +73,18 @@ def check_port_taken():
             checks.check(serve.wait_for(lambda: stubs.Asked(serve, "fixed").wait().status == 200, 10), "free again: it comes")
 
 
+def check_port_lost():
+    """Between the router's look for a free port and the server's own somebody was quicker: another port is tried."""
+    with tempfile.TemporaryDirectory() as folder:
+        flag = pathlib.Path(folder) / "flag"
+        script = (f"if test -e {flag}; then exec python3 {stubs.PROGRAM} --port ${{PORT}}; fi; touch {flag}; "
+                  "echo couldn\\'t bind HTTP server socket; exit 1")
+        models = {"a": {"cmd": ["sh", "-c", script], "memory": {"host": "30M"}}}
+        with stubs.start(stubs.config(models)) as serve:
+            asked = stubs.Asked(serve, "a").wait()
+            checks.check(asked.status == 200 and starts(serve, "a") == 2, f"the second start is good: {asked}: {serve.log()}")
+
+
 def check_hang():
     """A server that never becomes ready is ended after its time, also where it does not listen to SIGTERM."""
     models = {"hangs": stubs.model("--load-seconds 60 --stubborn", host="30M", health_timeout="1s", stop_timeout="1s")}
@@ -104,9 +116,11 @@ def check_crash_in_answer():
         checks.check(stream.why is not None and b"[DONE]" not in stream.data, f"a stream is broken off: {stream}")
         row = serve.ask("/api/metrics/activity?model=a")["rows"][0]
         checks.check(row["outcome"] == "error" and row["code"] == "model_broken", f"its row: {row}")
-        for _ in range(3):
+        time.sleep(1)
+        for _ in range(2):
             whole = stubs.Asked(serve, "a", n=9).wait()
             refused(whole, 502, "crashed", "stub_server: aborted, as it was told")
+            time.sleep(1)
         checks.check(serve.chat("a", "Hello", 2)["choices"], "a short one is answered")
         cut = stubs.Asked(serve, "b", n=9).wait()
         refused(cut, 502, "model_unreachable")
@@ -159,12 +173,14 @@ def check_crash_loop():
     """A model that dies soon after each start is started less and less often."""
     models = {"a": stubs.model("--abort-after 1", host="30M")}
     with stubs.start(stubs.config(models, cooldown="60s")) as serve:
-        seconds = []
-        for _ in range(3):
-            asked = stubs.Asked(serve, "a", n=2).wait()
-            refused(asked, 502, "crashed")
-            seconds.append(asked.seconds)
-        checks.check(seconds[1] > 0.5 and seconds[2] > 1.5, f"pauses of 1 s and 2 s from its death on: {seconds}")
+        refused(stubs.Asked(serve, "a", n=2).wait(), 502, "crashed")
+        second = stubs.Asked(serve, "a", n=2).wait()
+        refused(second, 502, "crashed")
+        checks.check(second.seconds > 0.5, f"the first time who asks waits for the next start: {second}")
+        third = stubs.Asked(serve, "a", n=2).wait()
+        refused(third, 503, "crashed", "aborted, as it was told")
+        checks.check(third.seconds < 0.5 and third.reply.get("Retry-After") == "2", f"then it is told: {third}, {third.reply}")
+        checks.check(starts(serve, "a") == 2, f"{starts(serve, 'a')} starts")
 
 
 def check_cooldown():
@@ -176,6 +192,28 @@ def check_cooldown():
             checks.check(asked.reply.get("Retry-After") == "1", f"never longer than cooldown: {asked.reply}")
             time.sleep(1.1)
         checks.check(starts(serve, "a") == 3, f"each was tried: {starts(serve, 'a')}")
+
+
+def check_timeout():
+    """A server that takes a request and does not answer, where the configuration has a limit; one that cannot be reached."""
+    models = {"hangs": stubs.model("--hang", host="30M", timeouts={"responseHeader": "500ms"}),
+              "slow": stubs.model("--token-ms 100", host="30M", timeouts={"responseHeader": "500ms"}),
+              "away": stubs.model(host="30M", proxy="http://127.0.0.1:1", checkEndpoint="none")}
+    peers = {"there": {"proxy": "http://127.0.0.1:1", "models": ["x"]}}
+    with stubs.start(stubs.config(models, peers=peers)) as serve:
+        asked = stubs.Asked(serve, "hangs").wait()
+        refused(asked, 504, "model_timeout")
+        checks.check(stubs.behind(serve, "hangs").ask("/stub")["n_gone"] == 1 or serve.wait_for(
+            lambda: stubs.behind(serve, "hangs").ask("/stub")["n_gone"] == 1, 2), "the server is left")
+        checks.check(serve.states()["hangs"] == "ready", "and not blamed")
+        events = serve.stream("/v1/chat/completions", stubs.body("slow", n=15))
+        checks.check(len(events) >= 15, f"the limit is the head's, not the answer's: {len(events)}")
+        refused(stubs.Asked(serve, "away").wait(), 502, "model_unreachable")
+        refused(stubs.Asked(serve, "x").wait(), 502, "model_unreachable")
+        rows = serve.ask("/api/metrics/activity")["rows"]
+        codes = [(row["model"], row["status"], row["outcome"], row["code"]) for row in rows]
+        checks.check(codes == [("there/x", 502, "error", "model_unreachable"), ("away", 502, "error", "model_unreachable"),
+                               ("slow", 200, "ok", None), ("hangs", 504, "error", "model_timeout")], f"rows: {codes}")
 
 
 def check_overflow():
@@ -192,7 +230,7 @@ def check_overflow():
 
 def main():
     harness.require()
-    parts = [(check_device_memory, check_last_words, check_port_taken, check_hang), (check_back_off, check_stubborn, check_overflow),
+    parts = [(check_device_memory, check_last_words, check_port_taken, check_port_lost, check_hang), (check_back_off, check_stubborn, check_timeout, check_overflow),
              (check_crash_in_answer, check_kill, check_crash_loop, check_cooldown)]
     stubs.run_beside(checks, parts)
     checks.end()

@@ -164,7 +164,7 @@ def check_ttl_in_use():
 
 def check_peers():
     """Another router as a peer: by "peer/model" and by its bare name; keys, filters, errors."""
-    models = {"far": stubs.model(host="20M"), "both": stubs.model(host="20M")}
+    models = {"far": stubs.model("--token-ms 5", host="20M"), "both": stubs.model(host="20M")}
     with stubs.start(stubs.config(models, apiKeys=["their-secret"])) as other:
         other.headers = {"Authorization": "Bearer their-secret"}
         peers = {"there": {"proxy": f"http://127.0.0.1:{other.port}", "apiKey": "their-secret", "models": ["far", "both", "none"],
@@ -182,6 +182,10 @@ def check_peers():
             checks.check(serve.states() == {"both": "ready"}, "the own one is before the peer's")
             events = serve.stream("/v1/chat/completions", stubs.body("far", n=3))
             checks.check(sum("content" in event["choices"][0]["delta"] for event in events) >= 3, f"a stream: {events}")
+            leaver = stubs.Leaver(serve, "far", n=3000, stream=True)
+            serve.wait_for(lambda: stubs.row_of(other, "far")["running"] == 1, 3)
+            leaver.leave()
+            checks.check(other.wait_for(lambda: stubs.row_of(other, "far")["running"] == 0, 2), "who leaves, leaves there too")
             asked = stubs.Asked(serve, "lost").wait()
             checks.check(asked.status == 502 and asked.error.get("code") == "model_unreachable", f"a peer that is not there: {asked}")
             asked = stubs.Asked(serve, "none").wait()

@@ -123,7 +123,7 @@ class Leaver:
     def __init__(self, serve, name, n=4, **more):
         data = json.dumps(body(name, n=n, **more)).encode()
         self.connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
-        self.connection.request("POST", "/v1/chat/completions", data, {"Content-Type": "application/json"})
+        self.connection.request("POST", "/v1/chat/completions", data, {"Content-Type": "application/json"} | serve.headers)
 
     def leave(self):
         self.connection.close()

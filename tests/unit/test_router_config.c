@@ -11,7 +11,7 @@ static void defaults(void **state) {
     for (size_t i = 0; i < 2; i++) {
         const bt_config *c = both[i];
         assert_string_equal(c->listen, "127.0.0.1:8080");
-        assert_int_equal(c->start_port, 5800);
+        assert_int_equal(c->start_port, 0);
         assert_int_equal(c->hold_ms, 10000);
         assert_int_equal(c->patience_ms, 60000);
         assert_int_equal(c->cooldown_ms, 60000);
