@@ -138,7 +138,7 @@ function hear(signal) {
     addEvent(event, !settled());
     if (event.type === "request") addRow(event.data);
     if (event.type === "config") needs = "";
-    if (settled()) wake();
+    if (settled() && event.type !== "memory") wake();
   };
   const onState = (there) => {
     since = there ? performance.now() : Infinity;
