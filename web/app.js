@@ -134,7 +134,10 @@ function hear(signal) {
   let since = Infinity;
   const settled = () => performance.now() - since > SETTLE_MS;
   const onEvent = (event, anew) => {
-    if (anew) forgetEvents();
+    if (anew) {
+      forgetEvents();
+      setRows([]);
+    }
     addEvent(event, !settled());
     if (event.type === "request") addRow(event.data);
     if (event.type === "config") needs = "";
