@@ -100,9 +100,13 @@ export async function follow(onEvent, onState, signal) {
       for await (const event of eventsOf(answer)) {
         wait = 500;
         const told = JSON.parse(event.data);
-        const anew = told.id <= last; // another life of the router
+        const anew = told.id < last; // another life of the router (what is not kept bears the last id once more)
         last = told.id;
-        onEvent(told, anew);
+        try {
+          onEvent(told, anew);
+        } catch (error) {
+          console.error(error); // of our own making: the next one may do
+        }
       }
     } catch (error) {
       if (signal.aborted || error.status === 401) return;

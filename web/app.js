@@ -134,11 +134,14 @@ function hear(signal) {
   let since = Infinity;
   const settled = () => performance.now() - since > SETTLE_MS;
   const onEvent = (event, anew) => {
-    if (anew) forgetEvents();
+    if (anew) {
+      forgetEvents();
+      setRows([]);
+    }
     addEvent(event, !settled());
     if (event.type === "request") addRow(event.data);
     if (event.type === "config") needs = "";
-    if (settled()) wake();
+    if (settled() && event.type !== "memory") wake();
   };
   const onState = (there) => {
     since = there ? performance.now() : Infinity;

@@ -161,7 +161,8 @@ class Pool {
       shapes.push(svg("line", { class: "grid", x1: LEFT, x2: width - 4, y1: y(size), y2: y(size) }),
         svg("text", { x: LEFT - 6, y: y(size) + 4, "text-anchor": "end" }, bytes(Math.round(size)).replace(".00", "").replace(".0", "")));
     }
-    const ids = [...new Set(moments.flatMap((m) => m.parts.map((part) => part.id)))];
+    const there = new Set(moments.flatMap((m) => m.parts.map((part) => part.id)));
+    const ids = [...colours.keys()].filter((id) => there.has(id)); // as in the bar
     const layers = ids.map((id) => ({ kind: colourOf(id), of: (m) => m.parts.find((part) => part.id === id)?.used || 0 }));
     if (this.whole) layers.push({ kind: "router", of: (m) => m.router }, { kind: "foreign", of: (m) => m.foreign || 0 });
     const base = moments.map(() => 0);

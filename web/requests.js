@@ -11,7 +11,7 @@ const outcome = (row) => (row.outcome === "ok" ? "ok" : `${row.outcome}${row.cod
 
 function tableRow(row) {
   const tokens = row.prompt_tokens === null && row.output_tokens === null ? "" : `${count(row.prompt_tokens || 0)}, ${count(row.output_tokens || 0)}`;
-  return el("tr", {}, el("td", {}, clock(row.began_ms)), el("th", { scope: "row", title: row.path }, row.model || "none"),
+  return el("tr", { "data-id": row.id }, el("td", { class: "wide" }, clock(row.began_ms)), el("th", { scope: "row", title: row.path }, row.model || "none"),
     el("td", {}, el("span", { class: "chip", "data-state": row.outcome }, outcome(row))),
     el("td", { class: "n wide" }, duration(row.waited_ms)), el("td", { class: "n" }, duration(row.total_ms)),
     el("td", { class: "n wide" }, tokens), el("td", { class: "n" }, rate(row.output_tokens_per_s)));
@@ -27,9 +27,15 @@ export function setRows(list) {
   render();
 }
 
+const endOf = (row) => row.began_ms + row.total_ms;
+
+// The latest end first. One may be told twice: in the list of before, and as an event.
 export function addRow(row) {
   if (rows.some((one) => one.id === row.id)) return;
-  rows.unshift(row);
+  let at = rows.findIndex((one) => endOf(one) <= endOf(row));
+  if (at < 0) at = rows.length;
+  if (at >= KEPT) return;
+  rows.splice(at, 0, row);
   rows.length = Math.min(rows.length, KEPT);
   render();
 }

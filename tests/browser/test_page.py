@@ -199,6 +199,18 @@ def check_logs(page, serve):
     checks.check(not polls, f"the page's own looks are no lines of the log: {polls[:2]}")
 
 
+def check_rows(page, serve):
+    """More requests than the page keeps: the last ones, the latest end first, also for who comes later."""
+    for i in range(60):
+        serve.ask("/tokenize", {"model": "alpha", "content": f"word {i}"})
+    wanted = [row["id"] for row in serve.ask("/api/activity?limit=50")["rows"]]
+    shown = "return [...document.querySelectorAll('#request-rows tr')].map((one) => Number(one.dataset.id))"
+    checks.check(page.wait(lambda: page.run(shown) == wanted), f"the last requests: {page.run(shown)[:8]}, not {wanted[:8]}")
+    page.go(url(serve))
+    page.wait(lambda: page.run("return document.querySelectorAll('#event-list li').length"))  # what was before has come
+    checks.check(page.run(shown) == wanted, f"and after loading: {page.run(shown)[:8]}")
+
+
 FITS = "return [document.documentElement.scrollWidth, window.innerWidth]"
 SMALL = """return [...document.querySelectorAll('button, select, input, a, summary')].filter((one) => one.checkVisibility()
     && !one.closest('.unseen, .skip')).map((one) => [one.outerHTML.slice(0, 60), one.getBoundingClientRect()])
@@ -358,6 +370,7 @@ def main():
             check_plan(page)
             check_logs(page, serve)
             check_chat_real(page)
+            check_rows(page, serve)
             check_sizes(page)
             check_contrast(page)
             check_names(page)

@@ -194,8 +194,9 @@ static void leave_early(uint32_t port, const char *request) {
     (void)close(fd);
 }
 
-static const char *const pages[] = {"/v1/models",        "/running", "/api/memory",          "/metrics",
-                                    "/api/plan?model=m", "/logs",    "/api/metrics/activity"};
+static const char *const pages[] = {
+    "/v1/models",    "/running", "/api/memory", "/metrics", "/api/plan?model=m", "/logs", "/api/metrics/activity",
+    "/api/requests", "/",        "/web/app.js"};
 
 static void must_come(came said, uint64_t k, const char *what) {
     if (said == NOTHING && !the_world.refuses_all) fail_msg("call %llu: no answer of %s", (unsigned long long)k, what);

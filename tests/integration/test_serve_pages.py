@@ -13,7 +13,7 @@ import stubs
 
 checks = harness.Checks()
 SECRET = "xyzzy-plugh"
-PAGES = ("/v1/models", "/models", "/running", "/metrics", "/api/memory", "/api/metrics/activity", "/api/machine", "/logs", "/logs/a",
+PAGES = ("/v1/models", "/models", "/running", "/metrics", "/api/memory", "/api/requests", "/api/metrics/activity", "/api/machine", "/logs", "/logs/a",
          "/logs/proxy", "/upstream/a/props", "/props?model=a")
 STREAMS = ("/api/events", "/logs/stream", "/logs/stream/a")
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_]\w*=\"(?:[^\"\\\n]|\\[\\n\"])*\",?)*\})? (NaN|[-+]?Inf|[-+0-9.e]+)")
