@@ -182,6 +182,17 @@ static void who_stays(void **state) {
     (void)b, (void)c;
 }
 
+/* User case 53, V6: a card that is full of ours, with nobody who asks for more: nobody goes, whatever is free. */
+static void case_53_full(void **state) {
+    (void)state;
+    look(12 * GIB, 24 * GIB - 500);
+    add("a", 20)->measured_bytes[1] = mib(24 * GIB - 500 - 40);
+    for (int i = 0; i < 120; i++)
+        look(12 * GIB, 40);
+    assert_string_equal(stopped, "");
+    assert_int_equal(limit(1), 24 * GIB);
+}
+
 /* Ours have been driven out of the card: it shows room, for what it had is on the host now. */
 static void a_spill(void **state) {
     (void)state;
@@ -348,6 +359,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(by_the_ceiling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(v11_settings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(case_53_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_spill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_may_be_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(by_difference, set_up, tear_down),
