@@ -8,10 +8,12 @@
 
 #include <cmocka.h>
 
+#include "base/heap.h"
 #include "router/events.h"
 #include "router_json.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* ---- a client of text/event-stream --------------------------------------------------------------------------------
@@ -22,7 +24,7 @@ typedef struct client {
     char text[1u << 16]; /* that was taken and not looked at */
     size_t n;
     uint64_t last_id; /* of the last event */
-    uint64_t n_events, n_lost, n_comments;
+    uint64_t n_events, n_lost, n_comments, n_passing;
     bool stalled, leaves; /* takes nothing; goes at the next news */
     bool taking;
 } client;
@@ -32,6 +34,11 @@ static void look_at(client *c, char *frame) {
     if (frame[0] == ':') {
         assert_string_equal(frame, ":");
         c->n_comments++;
+        return;
+    }
+    if (strncmp(frame, "event: ", 7) == 0) { /* not kept: without an id to come back with */
+        assert_non_null(strstr(frame, "{\"id\":"));
+        c->n_passing++;
         return;
     }
     unsigned long long id = 0;
@@ -161,6 +168,32 @@ static void as_it_happens(void **state) {
     assert_true(bt_flow_ended(b->flow) && bt_flow_whole(b->flow));
     leave(b);
     bt_events_close(NULL);
+}
+
+/* What is passed on is told to all who listen, and its last one to who comes; nobody's place among ids changes. */
+static void in_passing(void **state) {
+    (void)state;
+    bt_events *events = open_it();
+    client *a = listen_to(events, 0, 4096, false);
+    happen(events, "model", 0);
+    bt_events_pass(events, "memory", "{\"free\":1}");
+    bt_events_pass(events, "memory", "{\"free\":2}");
+    happen(events, "model", 0);
+    assert_int_equal(a->n_passing, 2);
+    assert_int_equal(a->n_events, 2);
+    client *b = listen_to(events, 0, 4096, false);
+    assert_int_equal(b->n_passing, 1);
+    assert_int_equal(b->n_events, 2);
+    happen(events, "model", 0);
+    assert_int_equal(b->last_id, 3);
+    char *json = NULL;
+    assert_int_equal(bt_events_json(events, "memory", &json, NULL), BT_OK);
+    assert_non_null(strstr(json, "\"free\":2"));
+    assert_null(strstr(json, "\"free\":1"));
+    bt_heap_free(json);
+    leave(a);
+    leave(b);
+    bt_events_close(events);
 }
 
 static void after_an_id(void **state) {
@@ -365,7 +398,7 @@ int main(void) {
         cmocka_unit_test_setup(as_it_happens, start),    cmocka_unit_test_setup(after_an_id, start),
         cmocka_unit_test_setup(slow_listeners, start),   cmocka_unit_test_setup(bounds, start),
         cmocka_unit_test_setup(too_many, start),         cmocka_unit_test_setup(gone_in_between, start),
-        cmocka_unit_test_setup(what_is_no_event, start),
+        cmocka_unit_test_setup(what_is_no_event, start), cmocka_unit_test_setup(in_passing, start),
     };
     uint64_t live = bt_heap_live_blocks();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
