@@ -300,7 +300,19 @@ pid_t bt_child_pid(const bt_child *child) {
     return child->pid;
 }
 
+void bt_children_memory_read(const bt_child *const *children, bt_child_memory *const *ret, uint32_t n) {
+    pid_t groups[BT_CHILDREN_MAX];
+    bt_child_memory *of[BT_CHILDREN_MAX];
+    uint32_t n_living = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        *ret[i] = (bt_child_memory){0};
+        if (children[i]->told || n_living == BT_CHILDREN_MAX) continue;
+        groups[n_living] = children[i]->pid;
+        of[n_living++] = ret[i];
+    }
+    bt_groups_memory_read(groups, of, n_living);
+}
+
 void bt_child_memory_read(const bt_child *child, bt_child_memory *ret) {
-    *ret = (bt_child_memory){0};
-    if (!child->told) bt_group_memory_read(child->pid, ret);
+    bt_children_memory_read(&child, &ret, 1);
 }

@@ -36,8 +36,8 @@ static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
     return n;
 }
 
-/* Calls what with each member until it says false. false: the system does not say who there is. */
-static bool each_member(pid_t group, bool (*what)(void *user, pid_t pid), void *user) {
+/* Calls what with each process and its group until it says false. false: the system does not say who there is. */
+static bool each_process(bool (*what)(void *user, pid_t pid, pid_t group), void *user) {
     bt_os_folder *folder = bt_os_folder_open("/proc");
     if (!folder) return false;
     const char *name = NULL;
@@ -46,7 +46,7 @@ static bool each_member(pid_t group, bool (*what)(void *user, pid_t pid), void *
         uint64_t number = 0;
         if (!bt_span_number(bt_span_of(name), &number) || number > INT32_MAX) continue;
         pid_t pid = (pid_t)number;
-        if (getpgid(pid) == group) on = what(user, pid);
+        on = what(user, pid, getpgid(pid));
     }
     bt_os_folder_close(folder);
     return true;
@@ -62,16 +62,21 @@ static bool is_dead(pid_t pid) {
     return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
 }
 
-static bool find_living(void *user, pid_t pid) {
-    bool *found = user;
-    *found = !is_dead(pid);
-    return !*found;
+typedef struct living {
+    pid_t group;
+    bool found;
+} living;
+
+static bool find_living(void *user, pid_t pid, pid_t group) {
+    living *l = user;
+    if (group == l->group) l->found = !is_dead(pid);
+    return !l->found;
 }
 
 bool bt_group_is_gone(pid_t group) {
-    bool lives = false;
+    living l = {.group = group};
     if (kill(-group, 0) != 0 && errno == ESRCH) return true;
-    return each_member(group, find_living, &lives) && !lives;
+    return each_process(find_living, &l) && !l.found;
 }
 
 /* A line of status: "VmRSS:     123 kB". */
@@ -84,18 +89,31 @@ static void add_line(const char *text, const char *name, bt_known *sum) {
     sum->known = true;
 }
 
-static bool add_memory(void *user, pid_t pid) {
-    bt_child_memory *sum = user;
+static void add_memory(pid_t pid, bt_child_memory *sum) {
     char text[FILE_BYTES];
-    if (read_file(pid, "status", text) < 0) return true;
+    if (read_file(pid, "status", text) < 0) return;
     add_line(text, "VmRSS:", &sum->rss_bytes);
     add_line(text, "VmHWM:", &sum->peak_rss_bytes);
     add_line(text, "RssAnon:", &sum->anon_bytes);
     sum->n_processes += strstr(text, "\nVmRSS:") != NULL; /* the dead have none */
+}
+
+typedef struct sums {
+    const pid_t *groups;
+    bt_child_memory *const *of;
+    uint32_t n;
+} sums;
+
+static bool add_to_group(void *user, pid_t pid, pid_t group) {
+    const sums *s = user;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->groups[i] == group) add_memory(pid, s->of[i]);
     return true;
 }
 
-void bt_group_memory_read(pid_t group, bt_child_memory *ret) {
-    *ret = (bt_child_memory){0};
-    (void)each_member(group, add_memory, ret); /* else nothing is known */
+void bt_groups_memory_read(const pid_t *groups, bt_child_memory *const *ret, uint32_t n) {
+    sums s = {.groups = groups, .of = ret, .n = n};
+    for (uint32_t i = 0; i < n; i++)
+        *ret[i] = (bt_child_memory){0};
+    if (n > 0) (void)each_process(add_to_group, &s); /* else nothing is known */
 }

@@ -5,4 +5,5 @@
 #include "router/child.h"
 
 bool bt_group_is_gone(pid_t group); /* nobody is in it but the dead that nobody has taken */
-void bt_group_memory_read(pid_t group, bt_child_memory *ret);
+/* Of n groups, each into its own; the system is looked through once for all of them. */
+void bt_groups_memory_read(const pid_t *groups, bt_child_memory *const *ret, uint32_t n);

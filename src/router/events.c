@@ -117,12 +117,10 @@ uint32_t bt_events_listeners(const bt_events *events) {
 
 /* ---- frames ---- */
 
-/* The head of a frame up to the value of "data". Returns its length; *ret_before: where the envelope begins. What is
- * not kept has no line of its id: a client that comes back names the last one that it was told so. */
-static size_t frame_head(char *dest, size_t capacity, uint64_t id, bool kept, const char *type, uint32_t *ret_before) {
+/* The head of a frame up to the value of "data". Returns its length; *ret_before: where the envelope begins. */
+static size_t frame_head(char *dest, size_t capacity, uint64_t id, const char *type, uint32_t *ret_before) {
     unsigned long long number = id;
-    int before = kept ? snprintf(dest, capacity, "id: %llu\n", number) : 0;
-    before += snprintf(dest + before, capacity - (size_t)before, "event: %s\ndata: ", type);
+    int before = snprintf(dest, capacity, "id: %llu\nevent: %s\ndata: ", number, type);
     *ret_before = (uint32_t)before;
     int rest = snprintf(dest + before, capacity - (size_t)before,
                         "{\"id\":%llu,\"time_ms\":%lld,\"type\":\"%s\",\"data\":", number, (long long)now_ms(), type);
@@ -146,14 +144,14 @@ static bool is_object(const char *json, size_t n) {
 }
 
 /* NULL: not of the form, too long, or no memory. */
-static event *event_new(uint64_t id, bool kept, const char *type, const char *json) {
+static event *event_new(uint64_t id, const char *type, const char *json) {
     size_t n = strnlen(json, BT_EVENT_BYTES_MAX + 1);
     if (n > BT_EVENT_BYTES_MAX || !is_type(type) || !is_object(json, n)) return NULL;
     event *e = bt_heap_alloc(sizeof *e + n + FRAME_EXTRA);
     if (!e) return NULL;
     e->id = id;
     memcpy(e->type, type, strlen(type) + 1);
-    size_t at = frame_head(e->frame, FRAME_EXTRA, id, kept, type, &e->n_before);
+    size_t at = frame_head(e->frame, FRAME_EXTRA, id, type, &e->n_before);
     memcpy(e->frame + at, json, n);
     memcpy(e->frame + at + n, "}\n\n", 3);
     e->n_frame = (uint32_t)(at + n + 3);
@@ -162,7 +160,7 @@ static event *event_new(uint64_t id, bool kept, const char *type, const char *js
 
 static size_t frame_dropped(char dest[DROPPED_MAX], uint64_t last_id, uint64_t n_lost) {
     uint32_t before = 0;
-    size_t at = frame_head(dest, DROPPED_MAX, last_id, true, "dropped", &before);
+    size_t at = frame_head(dest, DROPPED_MAX, last_id, "dropped", &before);
     return at + (size_t)snprintf(dest + at, DROPPED_MAX - at, "{\"n\":%llu}}\n\n", (unsigned long long)n_lost);
 }
 
@@ -206,8 +204,10 @@ static void serve(bt_events *events, listener *l) {
 /* To one that has had all; where there is no room for it now it is not missed. */
 static void pass_to(bt_events *events, listener *l) {
     if (!l->flow || l->served || l->next != events->next || !is_open(l->flow)) return;
+    const event *e = events->passing;
+    size_t at = (size_t)(strchr(e->frame, '\n') - e->frame) + 1; /* without the line of its id, which it does not own */
     l->served = true;
-    bool put = bt_flow_put(l->flow, events->passing->frame, events->passing->n_frame);
+    bool put = bt_flow_put(l->flow, e->frame + at, e->n_frame - at);
     l->served = false;
     if (put || bt_flow_failed(l->flow)) serve(events, l);
 }
@@ -249,7 +249,7 @@ void bt_events_tick(bt_events *events) {
 
 void bt_events_add(bt_events *events, const char *type, const char *json) {
     if (events->next - events->first == BT_EVENTS_KEPT) evict_oldest(events);
-    event *e = event_new(events->next, true, type, json);
+    event *e = event_new(events->next, type, json);
     if (!e) events->n_dropped++;
     while (e && events->n_bytes + e->n_frame > BT_EVENTS_KEPT_BYTES)
         evict_oldest(events);
@@ -260,7 +260,7 @@ void bt_events_add(bt_events *events, const char *type, const char *json) {
 }
 
 void bt_events_pass(bt_events *events, const char *type, const char *json) {
-    event *e = event_new(events->next - 1, false, type, json);
+    event *e = event_new(events->next - 1, type, json);
     if (!e) {
         events->n_dropped++;
         return;

@@ -19,8 +19,7 @@ void bt_events_close(bt_events *events);   /* the same, and all else */
  * is dropped and counted; its id is used up, so that listeners are told. */
 void bt_events_add(bt_events *events, const char *type, const char *json);
 /* What is true for a moment: sent to those who listen now and have had all that is kept, and not kept itself, but for
- * the last one: who comes is sent it, and asks for it by its type. It has no `id:` line; "id" in it is of the last
- * event that was kept then. */
+ * the last one: who comes is sent it, and asks for it by its type. Its id is that of the last event that is kept. */
 void bt_events_pass(bt_events *events, const char *type, const char *json);
 uint64_t bt_events_dropped(const bt_events *events); /* so far, for those reasons */
 /* text/event-stream into a flow (docs/interfaces.md): those after id `after` that are still kept (0, or an id that was

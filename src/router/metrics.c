@@ -71,7 +71,8 @@ static const bt_metrics_family families[N_FAMILIES] = {
         {"burthen_model_bytes", "gauge", "model, pool, kind", "bytes",
          "Memory of a model in a pool, by kind: need (a start takes it), held (charged now), peak (measured)"},
     [POOL_BYTES] = {"burthen_pool_bytes", "gauge", "pool, kind", "bytes",
-                    "Memory of a pool, by kind: limit (budget), free (as the system says), held (charged), measured"},
+                    "Memory of a pool, by kind: limit (budget), ceiling (of it, what others leave), free (as the "
+                    "system says), foreign (others' use), held (charged), measured"},
     [HTTP_REQUESTS] = {"burthen_http_requests_total", "counter", "", "requests",
                        "Requests that the router was asked, of all paths"},
     [HTTP_REFUSED] = {"burthen_http_refused_total", "counter", "", "requests",
@@ -224,7 +225,9 @@ static void put_memory(bt_text *out, const bt_metrics_view *view) {
     for (uint32_t k = 0; k < view->n_pools; k++) {
         const bt_metrics_pool *p = &view->pools[k];
         put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "limit"), p->limit_bytes);
+        put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "ceiling"), p->ceiling_bytes);
         put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "free"), p->free_bytes);
+        put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "foreign"), p->foreign_bytes);
         put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "held"), p->held_bytes);
         put_known(out, POOL_BYTES, LABELS("pool", p->name, "kind", "measured"), p->measured_bytes);
     }

@@ -30,7 +30,7 @@ typedef struct bt_metrics_model {
 
 typedef struct bt_metrics_pool {
     const char *name;
-    bt_known limit_bytes, free_bytes, held_bytes, measured_bytes;
+    bt_known limit_bytes, ceiling_bytes, free_bytes, foreign_bytes, held_bytes, measured_bytes;
 } bt_metrics_pool;
 
 typedef struct bt_metrics_view {

@@ -223,7 +223,6 @@ void bt_model_sampled(bt_model *model, const bt_pools *pools) {
         if (model->state == BT_MODEL_STOPPING) bt_model_look_at_release(model);
         return;
     }
-    bt_child_memory_read(model->child, &model->memory);
     measure_devices(model, pools);
     model->measured_bytes[0] = model->memory.rss_bytes;
     note_release(model, pools);

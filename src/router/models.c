@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert(BT_CONFIG_MODELS_MAX <= BT_CHILDREN_MAX, "all children are looked at in one go");
+
 #define STEPS_MAX 4096u /* of one decision: each changes a model or a request; more is a fault of the policy */
 
 static void decide(void *user);
@@ -485,7 +487,20 @@ void bt_models_unload(bt_models *models, bt_model *model, const char *reason) {
     bt_models_kick(models);
 }
 
+static void read_children(bt_models *models) {
+    const bt_child *children[BT_CONFIG_MODELS_MAX];
+    bt_child_memory *of[BT_CONFIG_MODELS_MAX];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < models->n; i++) {
+        if (!models->items[i]->child) continue;
+        children[n] = models->items[i]->child;
+        of[n++] = &models->items[i]->memory;
+    }
+    bt_children_memory_read(children, of, n);
+}
+
 void bt_models_sampled(bt_models *models) {
+    read_children(models);
     for (uint32_t i = 0; i < models->n; i++)
         bt_model_sampled(models->items[i], bt_sampler_pools(models->ask.sampler));
     bt_models_watch(models);

@@ -97,7 +97,7 @@ void bt_model_look_at_release(bt_model *model); /* its process has gone, and the
 /* Its group in the configuration of now, also where it is still of an earlier one; UINT32_MAX: none. */
 uint32_t bt_model_group(const bt_model *model);
 void bt_model_fill_view(const bt_model *model, uint64_t now_ms, bt_policy_model *ret);
-void bt_model_sampled(bt_model *model, const bt_pools *pools);
+void bt_model_sampled(bt_model *model, const bt_pools *pools); /* its memory has been read */
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
 void bt_model_heard(bt_model *model, const char *line, size_t n); /* a line of its process */
 void bt_model_learn(bt_model *model);

@@ -67,6 +67,10 @@ static void fill_model(const bt_model *model, const scraping *s, uint32_t n_pool
     ret->n_child_text = said ? said->text.n_bytes : 0;
 }
 
+static bt_known foreign_of(const bt_ceiling *ceiling) {
+    return ceiling->trusted ? ceiling->foreign_bytes : (bt_known){0};
+}
+
 static void fill_pools(const bt_router *router, const bt_pools *pools, bt_metrics_pool *ret) {
     for (uint32_t i = 0; i < pools->n; i++) {
         uint64_t held = 0, measured = 0;
@@ -77,6 +81,8 @@ static void fill_pools(const bt_router *router, const bt_pools *pools, bt_metric
         }
         ret[i] = (bt_metrics_pool){.name = pools->items[i].name,
                                    .limit_bytes = pools->items[i].limit_bytes,
+                                   .ceiling_bytes = bt_models_limit(router->models, i),
+                                   .foreign_bytes = foreign_of(bt_models_ceiling(router->models, i)),
                                    .free_bytes = pools->items[i].free_bytes,
                                    .held_bytes = {true, held},
                                    .measured_bytes = {true, measured}};

@@ -18,11 +18,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define EXIT_NO_START  126 /* as a shell has it: it is there and cannot be started */
 #define EXIT_NOT_FOUND 127
+/* Thousandths of the machine's memory (proc(5), oom_score_adj): as if it held half of it more. */
+#define OOM_POINTS     500
+#define OOM_POINTS_MAX 1000
 
 /* ---- words ---- */
 
@@ -95,10 +99,25 @@ static const char **make_env(const bt_spawn *what, const char *mark) {
 
 /* ---- the copy ---- */
 
+/* Where the machine runs out of memory, a server is what the kernel ends, and not the router or somebody's editor, also
+ * when most of what the server takes is not charged to it (a graphics processor's, of an APU: user case 39). What
+ * cannot be written stays as it is. */
+static void be_ended_first(void) {
+    char text[16] = "";
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd < 0) return;
+    if (read(fd, text, sizeof text - 1) > 0) {
+        long points = strtol(text, NULL, 10) + OOM_POINTS;
+        (void)dprintf(fd, "%ld", points < OOM_POINTS_MAX ? points : OOM_POINTS_MAX);
+    }
+    (void)close(fd);
+}
+
 _Noreturn static void be_the_program(const bt_spawn *what, const char **env, pid_t router, int output) {
     (void)setpgid(0, 0);
     if (!bt_copy_begin(router)) _exit(EXIT_NO_START);
     (void)bt_copy_descriptors(output, -1);
+    be_ended_first();
     (void)execvpe(what->argv[0], what->argv, (char *const *)(uintptr_t)env);
     int sys = errno;
     (void)dprintf(STDERR_FILENO, "burthen: cannot start %s: %s\n", what->argv[0], strerror(sys));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """When others take memory: the router's live ceiling and its watchdog. Cards are a stand-in (cards.py);
-the host's memory is really taken, by another process in a group that it shares with the router. User cases 44 and 54."""
+the host's memory is really taken, by another process in a group that it shares with the router. User cases 39, 44, 54."""
 
 import concurrent.futures
 import pathlib
@@ -186,6 +186,8 @@ def try_host(_):
             pathlib.Path(procs).write_text(str(serve.pid))
             serve.chat("a", "x", 1)
             serve.chat("b", "x", 1)
+            points = [int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (serve.pid, *serve.children().values())]
+            checks.check(points[1:] == [min(points[0] + 500, 1000)] * 2, f"case 39: the kernel ends servers first: {points}")
             serve.wait_for(lambda: pool(serve, "host").get("watchdog") == "quiet", 10)
             time.sleep(LOOK_S + 1)
             checks.check(set(serve.states()) == {"a", "b"}, f"{serve.states()}")

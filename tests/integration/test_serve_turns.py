@@ -19,6 +19,7 @@ class Stream:
 
     def __init__(self, serve, name, n):
         self.serve, self.name, self.n, self.ends, self.bad = serve, name, n, [], []
+        self.longest_s = 0
         self.over = threading.Event()
         self.threads = [threading.Thread(target=self.go) for _ in range(2)]
         for thread in self.threads:
@@ -27,6 +28,7 @@ class Stream:
     def go(self):
         while not self.over.is_set():
             asked = stubs.Asked(self.serve, self.name, n=self.n).wait()
+            self.longest_s = max(self.longest_s, asked.seconds)
             self.ends.append(asked.ended_at)
             if asked.status != 200:
                 self.bad.append(str(asked))
@@ -53,6 +55,18 @@ def check_lone_request():
         checks.check(not stream.bad, f"all of a's requests are answered: {stream.bad[:2]}")
         told = [data["decision"] for kind, data in stubs.events_of(serve) if kind == "decision"]
         checks.check("drain" in told, f"a was drained: {told}")
+
+
+def check_round():
+    """Three that are always asked for, in a place for one, take turns."""
+    models = {name: stubs.model("--token-ms 10", host=SIZE) for name in "abc"}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="500ms", hold="300ms")) as serve:
+        streams = [Stream(serve, name, 10) for name in "abc"]
+        time.sleep(9)
+        for stream in streams:
+            stream.stop()
+            checks.check(not stream.bad and len(stream.ends) >= 4, f"{stream.name}: {len(stream.ends)} answers, {stream.bad[:2]}")
+            checks.check(stream.longest_s < 6, f"{stream.name} waits for the others' turns at most: {stream.longest_s:.1f} s")
 
 
 def check_hold():
@@ -145,7 +159,7 @@ def check_groups():
 
 def main():
     harness.require()
-    parts = [(check_lone_request, check_queues), (check_hold, check_persistent, check_priority), (check_concurrency, check_groups)]
+    parts = [(check_lone_request, check_queues), (check_hold, check_persistent, check_priority), (check_concurrency, check_groups, check_round)]
     stubs.run_beside(checks, parts)
     checks.end()
 

@@ -159,6 +159,8 @@ static void v12_starting(void **state) {
     children[0].phase = BT_CEILING_GOING; /* its driver forgets whose it is before it is free */
     children[0].measured_bytes = (bt_known){0};
     assert_int_equal(look(11536), 24 * GIB);
+    children[0].measured_bytes = (bt_known){true, 12000 * MIB}; /* it took more than it was promised */
+    assert_int_equal(look(13536), 24 * GIB);
     assert_int_equal(look(6000), 24 * GIB);
     s.n_children = 0;
     assert_int_equal(look(1536), 24 * GIB);

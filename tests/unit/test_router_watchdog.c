@@ -72,6 +72,8 @@ static void t14_who(void **state) {
     (void)set_up(state), holds("cpu", 0, true), holds("a", 10, true);
     assert_string_equal(goes(9), "shed a"); /* nothing is won by the first: 10 in all */
     assert_int_equal(step.over_bytes, GIB);
+    models[1].may_go = false;
+    assert_string_equal(goes(9), "helpless");
     (void)set_up(state), holds("a", 4, false), holds("b", 4, false);
     assert_string_equal(goes(1), "helpless");
     (void)set_up(state), holds("loading", 10, false), holds("a", 6, true);
