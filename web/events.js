@@ -44,6 +44,17 @@ function decisionWords(data) {
     return `${data.model} was refused: it needs ${need ? `${bytes(need)} of ${memoryOf(pool.name)}` : "more than can be had"}, and models may have ${pool.limit_bytes ? bytes(pool.limit_bytes) : "what is free"} together, ${holders(pool)}.`;
   if (data.decision === "drain")
     return `${listed(data.victims)} takes nothing new, because ${data.model} has waited ${duration(data.waited_ms)} for ${need ? bytes(need) : "its memory"}.`;
+  if (data.decision === "ceiling") {
+    const of = memoryOf(data.pool);
+    if (!data.trusted) return `What others take of ${of} is not known, and the budget stands${data.reason ? `: ${data.reason}` : "."}`;
+    if (data.ceiling_bytes !== null && (data.limit_bytes === null || data.ceiling_bytes < data.limit_bytes))
+      return `Other programs take ${bytes(data.excess_bytes)} more of ${of} than at rest: models may have ${bytes(data.ceiling_bytes)}${data.limit_bytes === null ? "" : ` of their ${bytes(data.limit_bytes)}`} now.`;
+    return `Models may have their whole budget of ${of} again.`;
+  }
+  if (data.decision === "shed") {
+    const why = `other programs need ${memoryOf(data.pool)}, ${bytes(data.over_bytes)} too much is held, and ${bytes(data.free_bytes)} are free`;
+    return data.victims.length > 0 ? `${listed(data.victims)} ${data.victims.length > 1 ? "go" : "goes"}: ${why}.` : `No model may go, and ${why}.`;
+  }
   if (data.decision === "resume") return `${data.model} goes on: nobody waits for its memory any more.`;
   return `${data.decision}: ${data.model}`;
 }

@@ -228,6 +228,40 @@ def check_sizes(page):
     page.resize(1280, 900)
 
 
+# A machine with two cards, as the page is told of it: others take of one, and nobody knows of the other.
+CARDS = """
+const GiB = 2 ** 30, real = window.fetch;
+const card = (name, more) => ({name, state: 'reported', total_bytes: 24 * GiB, free_bytes: 5 * GiB, limit_bytes: 22 * GiB, foreign_bytes: 9 * GiB,
+  floor_bytes: GiB, excess_bytes: 8 * GiB, ceiling_bytes: 13 * GiB, trusted: true, watchdog: 'pressed', ...more});
+window.fetch = async (path, options) => {
+  if (path !== 'api/memory') return real(path, options);
+  const told = await (await real(path, options)).json();
+  told.pools.push(card('CUDA0', {}), card('CUDA1', {trusted: false, ceiling_bytes: null, ceiling_reason: 'a model is there and nobody says how much of it is its own', watchdog: 'quiet'}));
+  Object.assign(told.models[1], {state: 'ready', reserved_bytes: {CUDA0: 10 * GiB, host: 2 ** 29}, measured_bytes: {CUDA0: 9 * GiB}});
+  return new Response(JSON.stringify(told), {status: 200});
+};
+window.realFetch = real;
+"""
+
+
+def check_cards(page):
+    """Each memory has its own part, with what others take of it in words."""
+    page.run(CARDS)
+    words = page.wait(lambda: page.run("return document.querySelectorAll('.pool').length === 3 && [...document.querySelectorAll('.pool')].map((one) => one.innerText)"))
+    checks.check(words and "10.00 GiB of 13.00 GiB promised to models, 9.00 GiB used, 3.00 GiB left" in words[1], f"the first card: {words}")
+    checks.check(words and "take 8.00 GiB more than at rest" in words[1] and "idle models go soon" in words[1], "what others take of it")
+    checks.check(words and "not known: a model is there" in words[2] and "of 22.00 GiB" in words[2], f"the other: {words and words[2]}")
+    drawn = page.run("return [...document.querySelectorAll('.pool')].map((one) => one.querySelectorAll('.stack .ceiling').length)")
+    checks.check(drawn == [0, 1, 0], f"where a ceiling is drawn: {drawn}")
+    for width in (360, 1280):
+        page.resize(width, 800)
+        page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        full, shown = page.run(FITS)
+        checks.check(full <= shown, f"cards at {width} px: {full} px")
+    page.run("window.fetch = window.realFetch")
+    page.wait(lambda: page.run("return document.querySelectorAll('.pool').length === 1"))
+
+
 FOCUSABLE = """return [...document.querySelectorAll('a[href], button:not([disabled]), select, input, textarea, summary, [tabindex="0"]')]
     .filter((one) => one.checkVisibility()).map((one, i) => (one.dataset.test = i, one.outerHTML.slice(0, 80)))"""
 
@@ -372,6 +406,7 @@ def main():
             check_chat_real(page)
             check_rows(page, serve)
             check_sizes(page)
+            check_cards(page)
             check_contrast(page)
             check_names(page)
             check_quiet(page)
