@@ -72,6 +72,7 @@ class Pool {
     this.bar = svg("svg", { class: "stack", width: "100%", height: 28, role: "img" });
     this.rows = el("tbody");
     this.chart = svg("svg", { class: "chart", width: "100%", height: HEIGHT + FOOT, role: "img" });
+    this.caption = el("p", { class: "quiet" });
     this.history = el("tbody");
     this.details = el("details", { ontoggle: () => this.drawHistory() }, el("summary", {}, "The chart as a table"),
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${poolName(name)} over time` },
@@ -84,7 +85,7 @@ class Pool {
         el("th", { scope: "col", class: "n" }, "Promised"))), this.rows);
     this.node = el("div", { class: "pool" }, el("div", { class: "head" }, this.title, this.scale), this.words, this.reason,
       this.bar, el("div", { class: "split" }, holders, el("div", { class: "over-time" },
-        el("p", { class: "quiet" }, "Over time. Area: used. Dashed line: promised. Solid line: limit. Dotted, where others take of it: what is left."), this.chart, this.details)));
+        this.caption, this.chart, this.details)));
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
@@ -201,7 +202,9 @@ class Pool {
     };
     line("promised", (m) => m.reserved);
     line("limit", (m) => m.limit);
-    if (moments.some((m) => m.ceiling !== null)) line("ceiling", (m) => m.ceiling ?? m.limit);
+    const pressed = moments.some((m) => m.ceiling !== null);
+    if (pressed) line("ceiling", (m) => m.ceiling ?? m.limit);
+    setText(this.caption, `Over time. Area: used. Dashed line: promised. Solid line: limit.${pressed ? " Dotted: what others leave of it." : ""}`);
     shapes.push(svg("text", { x: LEFT, y: HEIGHT + 15 }, `${Math.round(span / 60000)} min ago`), svg("text", { x: width - 4, y: HEIGHT + 15, "text-anchor": "end" }, "now"));
     this.chart.replaceChildren(...shapes);
     const most = Math.max(...moments.map((m) => m.used));

@@ -92,7 +92,8 @@ def check_swap(page, serve):
     """Loaded by its button; another one comes, and the page says so by itself, with the numbers."""
     page.click("button[aria-label='Load alpha']")
     checks.check(page.wait(lambda: state(page, "alpha") == "ready"), f"alpha was loaded: {state(page, 'alpha')}")
-    checks.check(page.wait(lambda: page.text("#glance-loaded") == "alpha"), f"loaded: {page.text('#glance-loaded')}")
+    checks.check(page.wait(lambda: page.text("#glance-loaded") == "1 of 4 models" and "alpha" in page.text("#glance-models")),
+                 f"loaded: {page.text('#glance-loaded')}: {page.text('#glance-models')}")
     checks.check(page.wait(lambda: "300.0 MiB" in page.text(".holders tbody")), f"holders: {page.text('.holders tbody')}")
     seen = set()
     asking = threading.Thread(target=lambda: serve.chat("beta", "Hello"))
