@@ -87,7 +87,7 @@ class Card {
     if (model.streams) notes.push("Part of its weights is read for each pass.");
     setText(this.source, notes.join(" "));
     setText(this.guard, model.guard ? `Guard: ${model.guard}` : "");
-    setText(this.refusal, model.last_refusal && isIdle(model) ? `Last refused: ${model.last_refusal.message}` : "");
+    setText(this.refusal, model.last_refusal && isIdle(model) && model.last_refusal.message !== this.error.textContent ? `Last refused: ${model.last_refusal.message}` : "");
     for (const node of [this.about, this.guard, this.refusal, this.error]) show(node, node.textContent !== "");
     setText(this.turn, this.unloads ? "Unload" : "Load");
     setAttribute(this.turn, "aria-label", `${this.unloads ? "Unload" : "Load"} ${this.id}`);
