@@ -100,8 +100,8 @@ export async function follow(onEvent, onState, signal) {
       for await (const event of eventsOf(answer)) {
         wait = 500;
         const told = JSON.parse(event.data);
-        const anew = told.id < last; // another life of the router (what is not kept bears the last id once more)
-        last = told.id;
+        const anew = event.id !== undefined && told.id <= last; // another life of the router
+        if (event.id !== undefined) last = told.id; // what is not kept has none
         try {
           onEvent(told, anew);
         } catch (error) {

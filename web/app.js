@@ -29,7 +29,7 @@ function lock() {
   running = null;
   const wrong = hasKey();
   forgetKey();
-  show(byId("content"), false);
+  for (const id of ["content", "sections"]) show(byId(id), false);
   show(byId("key"), true);
   show(byId("forget"), false);
   setLink("locked", "Key needed");
@@ -181,7 +181,7 @@ async function start() {
     return;
   }
   show(byId("key"), false);
-  show(byId("content"), true);
+  for (const id of ["content", "sections"]) show(byId(id), true);
   show(byId("forget"), hasKey());
   if (!begun) {
     begun = true;

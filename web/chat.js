@@ -21,9 +21,13 @@ function follow() {
   if (log.scrollHeight - log.scrollTop - log.clientHeight < 80) log.scrollTop = log.scrollHeight;
 }
 
+// The focus never stays on a button that can do nothing.
 function busy(is) {
+  const at = document.activeElement;
   byId("chat-send").disabled = is;
   byId("chat-stop").disabled = !is;
+  if (is && at === byId("chat-send")) byId("chat-stop").focus();
+  if (!is && at === byId("chat-stop")) byId("chat-text").focus();
   byId("chat-log").setAttribute("aria-busy", String(is));
 }
 

@@ -14,7 +14,8 @@ const sizes = (object) => listed(Object.entries(object || {}).map(([name, n]) =>
 
 function holders(pool, without) {
   const held = Object.entries(pool.held || {}).filter(([id]) => id !== without);
-  return held.length > 0 ? `held by ${listed(held.map(([id, n]) => `${id} (${bytes(n)})`))}` : "held by nobody";
+  if (held.length === 0) return "nobody else holds any";
+  return listed(held.map(([id, n]) => `${id} holds ${bytes(n)}`));
 }
 
 // The pool that a decision is about: where most is asked for.
@@ -26,7 +27,7 @@ function poolOf(data) {
 
 function decisionWords(data) {
   const pool = poolOf(data);
-  const limit = pool.limit_bytes ? ` of the ${bytes(pool.limit_bytes)}` : "";
+  const limit = pool.limit_bytes ? `, of ${bytes(pool.limit_bytes)} for all models` : "";
   const need = data.need_bytes?.[pool.name];
   const given = data.reserved_bytes?.[pool.name];
   const waited = data.waited_ms >= 1000 ? ` It had waited ${duration(data.waited_ms)}.` : "";
@@ -34,16 +35,27 @@ function decisionWords(data) {
     const freed = data.victims.reduce((n, id) => n + (pool.held?.[id] || 0), 0);
     const were = data.victims.length > 1 ? "were" : "was";
     const less = data.shrunk && given ? `, and starts with ${bytes(given)}, which is less than it asks for` : "";
-    return `${listed(data.victims)} ${were} unloaded for ${data.model}: ${data.victims.length > 1 ? "they" : "it"} held ${bytes(freed)}${limit} of ${memoryOf(pool.name)}, and ${data.model} needs ${need ? bytes(need) : "an unknown amount"}${less}.${waited}`;
+    return `${listed(data.victims)} ${were} unloaded for ${data.model}: ${data.victims.length > 1 ? "they" : "it"} held ${bytes(freed)} of ${memoryOf(pool.name)}${limit}, and ${data.model} needs ${need ? bytes(need) : "an unknown amount"}${less}.${waited}`;
   }
   if (data.decision === "admit") {
     const less = data.shrunk && need ? `, less than the ${bytes(need)} that it asks for` : "";
-    return `${data.model} was given ${sizes(data.reserved_bytes) || "no memory"}${less}; the rest${limit} is ${holders(pool, data.model)}.${waited}`;
+    return `${data.model} was given ${sizes(data.reserved_bytes) || "no memory"}${less}${limit}; ${holders(pool, data.model)}.${waited}`;
   }
   if (data.decision === "refuse")
-    return `${data.model} was refused: it needs ${need ? `${bytes(need)} of ${memoryOf(pool.name)}` : "more than can be had"}, and models may have ${pool.limit_bytes ? bytes(pool.limit_bytes) : "what is free"} together, ${holders(pool)}.`;
+    return `${data.model} was refused: it needs ${need ? `${bytes(need)} of ${memoryOf(pool.name)}` : "more than can be had"}, and models may have ${pool.limit_bytes ? bytes(pool.limit_bytes) : "what is free"} together; ${holders(pool, data.model)}.`;
   if (data.decision === "drain")
     return `${listed(data.victims)} takes nothing new, because ${data.model} has waited ${duration(data.waited_ms)} for ${need ? bytes(need) : "its memory"}.`;
+  if (data.decision === "ceiling") {
+    const of = memoryOf(data.pool);
+    if (!data.trusted) return `What others take of ${of} is not known, and the budget stands${data.reason ? `: ${data.reason}` : "."}`;
+    if (data.ceiling_bytes !== null && (data.limit_bytes === null || data.ceiling_bytes < data.limit_bytes))
+      return `Other programs take ${bytes(data.excess_bytes)} more of ${of} than at rest: models may have ${bytes(data.ceiling_bytes)}${data.limit_bytes === null ? "" : ` of their ${bytes(data.limit_bytes)}`} now.`;
+    return `Models may have their whole budget of ${of} again.`;
+  }
+  if (data.decision === "shed") {
+    const why = `other programs need ${memoryOf(data.pool)}, ${bytes(data.over_bytes)} too much is held, and ${bytes(data.free_bytes)} are free`;
+    return data.victims.length > 0 ? `${listed(data.victims)} ${data.victims.length > 1 ? "go" : "goes"}: ${why}.` : `No model may go, and ${why}.`;
+  }
   if (data.decision === "resume") return `${data.model} goes on: nobody waits for its memory any more.`;
   return `${data.decision}: ${data.model}`;
 }
@@ -51,6 +63,7 @@ function decisionWords(data) {
 function words(event) {
   const data = event.data;
   if (event.type === "decision") return decisionWords(data);
+  if (event.type === "model" && data.state === "failed") return data.reason?.startsWith(`${data.model} `) ? data.reason : `${data.model} failed: ${data.reason}`;
   if (event.type === "model") return `${data.model} is ${data.state}${data.reason ? `: ${data.reason}` : ""}`;
   if (event.type === "config") return "The configuration was read anew.";
   if (event.type === "dropped") return `${data.n} events were missed.`;

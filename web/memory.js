@@ -37,7 +37,27 @@ function momentOf(pool, models) {
   if (foreign === null && pool.total_bytes !== null && pool.free_bytes !== null)
     foreign = Math.max(0, pool.total_bytes - pool.free_bytes - used - router);
   return { time: Date.now(), parts, used, reserved, router, foreign, free: pool.free_bytes ?? null,
-    limit: pool.limit_bytes ?? null, ceiling: pool.ceiling_bytes ?? null, total: pool.total_bytes ?? null };
+    limit: pool.limit_bytes ?? null, ceiling: ceilingOf(pool), total: pool.total_bytes ?? null };
+}
+
+// What others leave of the budget, where that is less.
+function ceilingOf(pool) {
+  const ceiling = pool.ceiling_bytes ?? null;
+  return ceiling !== null && (pool.limit_bytes === null || ceiling < pool.limit_bytes) ? ceiling : null;
+}
+
+const WATCHDOG = {
+  pressed: "Other programs need memory that models hold: idle models go soon if that lasts.",
+  cooling: "A model has just gone for other programs.",
+};
+
+function notesOf(pool) {
+  const notes = [];
+  if (pool.state !== "reported") notes.push(`${pool.state}: ${pool.reason || "nothing is known of it"}.`);
+  if (ceilingOf(pool) !== null) notes.push(`Other programs take ${bytes(pool.excess_bytes)} more than at rest: models may have ${bytes(pool.ceiling_bytes)} now.`);
+  if (pool.trusted === false && pool.state === "reported" && pool.ceiling_reason) notes.push(`What other programs take is not known: ${pool.ceiling_reason}.`);
+  if (WATCHDOG[pool.watchdog]) notes.push(WATCHDOG[pool.watchdog]);
+  return notes.join(" ");
 }
 
 class Pool {
@@ -47,11 +67,12 @@ class Pool {
     this.whole = null; // the scale; null: not chosen yet
     this.title = el("h3", {}, poolName(name));
     this.words = el("p", { class: "sentence" });
-    this.reason = el("p", { class: "quiet" });
+    this.reason = el("p", { class: "warning" });
     this.scale = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.turn() }, "Whole machine");
     this.bar = svg("svg", { class: "stack", width: "100%", height: 28, role: "img" });
     this.rows = el("tbody");
     this.chart = svg("svg", { class: "chart", width: "100%", height: HEIGHT + FOOT, role: "img" });
+    this.caption = el("p", { class: "quiet" });
     this.history = el("tbody");
     this.details = el("details", { ontoggle: () => this.drawHistory() }, el("summary", {}, "The chart as a table"),
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${poolName(name)} over time` },
@@ -64,7 +85,7 @@ class Pool {
         el("th", { scope: "col", class: "n" }, "Promised"))), this.rows);
     this.node = el("div", { class: "pool" }, el("div", { class: "head" }, this.title, this.scale), this.words, this.reason,
       this.bar, el("div", { class: "split" }, holders, el("div", { class: "over-time" },
-        el("p", { class: "quiet" }, "Over time. Area: used. Dashed line: promised. Solid line: limit."), this.chart, this.details)));
+        this.caption, this.chart, this.details)));
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
@@ -80,7 +101,8 @@ class Pool {
     const bounded = now.limit !== null && now.total !== null && now.limit < 0.7 * now.total;
     if (this.whole === null) this.whole = !bounded;
     this.scale.hidden = now.total === null || now.limit === null;
-    setText(this.reason, pool.state === "reported" ? "" : `${pool.state}: ${pool.reason || "nothing is known of it"}`);
+    setText(this.reason, notesOf(pool));
+    this.reason.hidden = this.reason.textContent === "";
     this.draw();
   }
 
@@ -93,8 +115,9 @@ class Pool {
     const now = this.moments[this.moments.length - 1];
     if (!now || !this.node.isConnected) return;
     setAttribute(this.scale, "aria-pressed", String(this.whole));
-    const of = now.limit === null ? "" : ` of ${bytes(now.limit)}`;
-    const left = now.limit === null ? "" : `, ${bytes(Math.max(0, now.limit - now.reserved))} left for others`;
+    const most = now.ceiling ?? now.limit;
+    const of = most === null ? "" : ` of ${bytes(most)}`;
+    const left = most === null ? "" : `, ${bytes(Math.max(0, most - now.reserved))} left for other models`;
     const words = `${bytes(now.reserved)}${of} promised to models, ${bytes(now.used)} used${left}.`;
     setText(this.words, words);
     this.drawBar(now, words);
@@ -127,6 +150,7 @@ class Pool {
       const at = Math.min(width - 1.5, now.limit * scale);
       shapes.push(svg("line", { class: "limit", x1: at, x2: at, y1: 0, y2: 28 }));
     }
+    if (now.ceiling !== null) shapes.push(svg("line", { class: "ceiling", x1: now.ceiling * scale, x2: now.ceiling * scale, y1: 0, y2: 28 }));
     this.bar.replaceChildren(svg("rect", { class: "ground", x: 0, y: 0, width, height: 28, rx: 3 }), ...shapes);
     setAttribute(this.bar, "aria-label", `${poolName(this.name)}: ${words}`);
   }
@@ -178,7 +202,9 @@ class Pool {
     };
     line("promised", (m) => m.reserved);
     line("limit", (m) => m.limit);
-    if (now.ceiling !== null && now.ceiling <= top) line("ceiling", (m) => m.ceiling);
+    const pressed = moments.some((m) => m.ceiling !== null);
+    if (pressed) line("ceiling", (m) => m.ceiling ?? m.limit);
+    setText(this.caption, `Over time. Area: used. Dashed line: promised. Solid line: limit.${pressed ? " Dotted: what others leave of it." : ""}`);
     shapes.push(svg("text", { x: LEFT, y: HEIGHT + 15 }, `${Math.round(span / 60000)} min ago`), svg("text", { x: width - 4, y: HEIGHT + 15, "text-anchor": "end" }, "now"));
     this.chart.replaceChildren(...shapes);
     const most = Math.max(...moments.map((m) => m.used));
@@ -202,7 +228,7 @@ class Pool {
 // A small bar for the first look.
 function glance(pool, models) {
   const now = momentOf(pool, models);
-  const of = now.limit ?? now.total;
+  const of = now.ceiling ?? now.limit ?? now.total;
   const share = of ? Math.min(1, now.reserved / of) : 0;
   return el("div", { class: "glance-pool" },
     el("p", { class: "big" }, bytes(now.reserved), el("span", {}, of ? ` of ${bytes(of)}` : "")),

@@ -2,7 +2,7 @@
 // A card for each model: what it is now, what it takes and how that is known, what can be done with it.
 
 import { encoded, post } from "./api.js";
-import { announce, bytes, byId, count, el, listed, setAttribute, setText, show } from "./dom.js";
+import { announce, bytes, byId, count, el, setAttribute, setText, show } from "./dom.js";
 import { colourOf } from "./memory.js";
 
 const SOURCES = {
@@ -13,6 +13,7 @@ const SOURCES = {
   unknown: "not known",
 };
 const FIND_FROM = 9; // so many models need a field to find one
+const GLANCE_MAX = 4;
 
 export const isLoaded = (model) => model.state === "ready" || model.state === "draining";
 const isIdle = (model) => model.state === "stopped" || model.state === "failed";
@@ -86,7 +87,7 @@ class Card {
     if (model.streams) notes.push("Part of its weights is read for each pass.");
     setText(this.source, notes.join(" "));
     setText(this.guard, model.guard ? `Guard: ${model.guard}` : "");
-    setText(this.refusal, model.last_refusal && isIdle(model) ? `Last refused: ${model.last_refusal.message}` : "");
+    setText(this.refusal, model.last_refusal && isIdle(model) && model.last_refusal.message !== this.error.textContent ? `Last refused: ${model.last_refusal.message}` : "");
     for (const node of [this.about, this.guard, this.refusal, this.error]) show(node, node.textContent !== "");
     setText(this.turn, this.unloads ? "Unload" : "Load");
     setAttribute(this.turn, "aria-label", `${this.unloads ? "Unload" : "Load"} ${this.id}`);
@@ -116,10 +117,26 @@ export function showModels(models, metas, chat) {
   }
   show(byId("models-filter"), cards.size >= FIND_FROM);
   find();
-  const loaded = models.filter(isLoaded).map((model) => model.model);
-  const coming = models.filter((model) => ["admitted", "starting"].includes(model.state)).map((model) => model.model);
-  setText(byId("glance-loaded"), loaded.length > 0 ? listed(loaded) : "No model");
-  setText(byId("glance-models"), `${loaded.length} of ${models.length} loaded${coming.length > 0 ? `, ${listed(coming)} on the way` : ""}`);
+  glance(models);
+}
+
+function doing(model) {
+  if (!isLoaded(model)) return model.state;
+  if (model.running + model.waiting > 0) return [[model.running, "running"], [model.waiting, "waiting"]].filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`).join(", ");
+  return model.idle_ms >= 1000 ? `idle for ${model.idle_ms < 60000 ? `${Math.floor(model.idle_ms / 1000)} s` : `${Math.floor(model.idle_ms / 60000)} min`}` : "idle";
+}
+
+// For the first look: which are there, or nearly, and what they do.
+let glanced = "";
+function glance(models) {
+  const here = models.filter((model) => !isIdle(model));
+  const n = here.filter(isLoaded).length;
+  setText(byId("glance-loaded"), n === 0 ? "No model" : `${n} of ${models.length} models`);
+  const rows = here.slice(0, GLANCE_MAX).map((model) => [colourOf(model.model), model.model, doing(model)]);
+  if (here.length > GLANCE_MAX) rows.push(["", "", `and ${here.length - GLANCE_MAX} more`]);
+  if (glanced === JSON.stringify(rows)) return;
+  glanced = JSON.stringify(rows);
+  byId("glance-models").replaceChildren(...rows.map(([colour, id, words]) => el("li", {}, el("span", { class: `dot ${colour}` }), el("strong", {}, id), ` ${words}`)));
 }
 
 export const beginModels = () => byId("models-find").addEventListener("input", find);

@@ -16,6 +16,7 @@ CHANGES = "#plan-answer .changes button"
 checks = harness.Checks()
 STUB = f"{sys.executable} {harness.SOURCE / 'tests/support/stub_server.py'} --port ${{PORT}}"
 MARKUP = "<b>bold</b> & <img src=x onerror=document.title='owned'>"
+ODD = 'org/an "odd" <b>näme</b> %41?'
 
 CONFIG = f"""
 ram_budget: 500M
@@ -25,6 +26,7 @@ models:
   alpha: {{cmd: "{STUB} --mem 90M --token-ms 40 --tokens 400", memory: {{host: 300M}}}}
   beta: {{cmd: "{STUB} --mem 90M --load-seconds 0.7", memory: {{host: 310M}}}}
   big: {{cmd: "{STUB}", memory: {{host: 4G}}}}
+  '{ODD}': {{cmd: "{STUB} ", memory: {{host: 20M}}}}
 """
 
 
@@ -92,7 +94,8 @@ def check_swap(page, serve):
     """Loaded by its button; another one comes, and the page says so by itself, with the numbers."""
     page.click("button[aria-label='Load alpha']")
     checks.check(page.wait(lambda: state(page, "alpha") == "ready"), f"alpha was loaded: {state(page, 'alpha')}")
-    checks.check(page.wait(lambda: page.text("#glance-loaded") == "alpha"), f"loaded: {page.text('#glance-loaded')}")
+    checks.check(page.wait(lambda: page.text("#glance-loaded") == "1 of 5 models" and "alpha" in page.text("#glance-models")),
+                 f"loaded: {page.text('#glance-loaded')}: {page.text('#glance-models')}")
     checks.check(page.wait(lambda: "300.0 MiB" in page.text(".holders tbody")), f"holders: {page.text('.holders tbody')}")
     seen = set()
     asking = threading.Thread(target=lambda: serve.chat("beta", "Hello"))
@@ -162,6 +165,27 @@ def check_chat_real(page):
     checks.check(page.wait(lambda: state(page, "smol") == "ready"), "and is shown as ready")
 
 
+def check_odd(page):
+    """A name with everything in it that an address, a selector or markup could stumble over."""
+    press = """[...document.querySelectorAll('#model-list .card')].find((one) => one.querySelector('h3').innerText.trim() === arguments[0])
+        .querySelector('.row button').click()"""
+    page.run(press, ODD)
+    checks.check(page.wait(lambda: state(page, ODD) == "ready"), f"it loads: {state(page, ODD)}, {card(page, ODD, '.error')!r}")
+    page.click("#chat-clear")
+    choose(page, "#chat-model", ODD)
+    page.fill("#chat-max", "3")
+    page.fill("#chat-text", "Hello")
+    page.click("#chat-send")
+    checks.check(page.wait(lambda: last_answer(page) == "one two three"), f"it answers: {last_answer(page)!r}")
+    choose(page, "#log-source", ODD)
+    page.run("document.querySelector('#logs').scrollIntoView({behavior: 'instant'})")
+    checks.check(page.wait(lambda: "server is listening" in page.text("#log-text")), "its log")
+    page.run(press, ODD)
+    checks.check(page.wait(lambda: state(page, ODD) == "stopped"), f"and unloads: {state(page, ODD)}, {card(page, ODD, '.error')!r}")
+    checks.check(page.run("return document.querySelector('#content b')") is None, "its name is text")
+    choose(page, "#log-source", "")
+
+
 def check_plan(page):
     """What does not fit, and what would: one press away."""
     page.run("document.querySelector('#plan').scrollIntoView({behavior: 'instant'})")
@@ -212,6 +236,8 @@ def check_rows(page, serve):
 
 
 FITS = "return [document.documentElement.scrollWidth, window.innerWidth]"
+WIDE = """return [...document.querySelectorAll('main *')].filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth
+    && !one.closest('.scroll')).map((one) => one.outerHTML.slice(0, 60)).slice(0, 5)"""
 SMALL = """return [...document.querySelectorAll('button, select, input, a, summary')].filter((one) => one.checkVisibility()
     && !one.closest('.unseen, .skip')).map((one) => [one.outerHTML.slice(0, 60), one.getBoundingClientRect()])
     .filter(([_, box]) => box.width > 0 && (box.width < 24 || box.height < 24)).map(([text, box]) => `${text}: ${box.width} x ${box.height}`)"""
@@ -222,10 +248,44 @@ def check_sizes(page):
         page.resize(width, 800, scale)
         page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         full, shown = page.run(FITS)
-        checks.check(full <= shown, f"{what}: {full} px in {shown}")
+        checks.check(full <= shown, f"{what}: {full} px in {shown}: {page.run(WIDE)}")
         small = page.run(SMALL)
         checks.check(not small, f"{what}: too small to hit: {small}")
     page.resize(1280, 900)
+
+
+# A machine with two cards, as the page is told of it: others take of one, and nobody knows of the other.
+CARDS = """
+const GiB = 2 ** 30, real = window.fetch;
+const card = (name, more) => ({name, state: 'reported', total_bytes: 24 * GiB, free_bytes: 5 * GiB, limit_bytes: 22 * GiB, foreign_bytes: 9 * GiB,
+  floor_bytes: GiB, excess_bytes: 8 * GiB, ceiling_bytes: 13 * GiB, trusted: true, watchdog: 'pressed', ...more});
+window.fetch = async (path, options) => {
+  if (path !== 'api/memory') return real(path, options);
+  const told = await (await real(path, options)).json();
+  told.pools.push(card('CUDA0', {}), card('CUDA1', {trusted: false, ceiling_bytes: null, ceiling_reason: 'a model is there and nobody says how much of it is its own', watchdog: 'quiet'}));
+  Object.assign(told.models[1], {state: 'ready', reserved_bytes: {CUDA0: 10 * GiB, host: 2 ** 29}, measured_bytes: {CUDA0: 9 * GiB}});
+  return new Response(JSON.stringify(told), {status: 200});
+};
+window.realFetch = real;
+"""
+
+
+def check_cards(page):
+    """Each memory has its own part, with what others take of it in words."""
+    page.run(CARDS)
+    words = page.wait(lambda: page.run("return document.querySelectorAll('.pool').length === 3 && [...document.querySelectorAll('.pool')].map((one) => one.innerText)"))
+    checks.check(words and "10.00 GiB of 13.00 GiB promised to models, 9.00 GiB used, 3.00 GiB left" in words[1], f"the first card: {words}")
+    checks.check(words and "take 8.00 GiB more than at rest" in words[1] and "idle models go soon" in words[1], "what others take of it")
+    checks.check(words and "not known: a model is there" in words[2] and "of 22.00 GiB" in words[2], f"the other: {words and words[2]}")
+    drawn = page.run("return [...document.querySelectorAll('.pool')].map((one) => one.querySelectorAll('.stack .ceiling').length)")
+    checks.check(drawn == [0, 1, 0], f"where a ceiling is drawn: {drawn}")
+    for width in (360, 1280):
+        page.resize(width, 800)
+        page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        full, shown = page.run(FITS)
+        checks.check(full <= shown, f"cards at {width} px: {full} px")
+    page.run("window.fetch = window.realFetch")
+    page.wait(lambda: page.run("return document.querySelectorAll('.pool').length === 1"))
 
 
 FOCUSABLE = """return [...document.querySelectorAll('a[href], button:not([disabled]), select, input, textarea, summary, [tabindex="0"]')]
@@ -367,11 +427,13 @@ def main():
             check_begin(page, serve)
             check_swap(page, serve)
             check_chat(page, serve)
+            check_odd(page)
             check_plan(page)
             check_logs(page, serve)
             check_chat_real(page)
             check_rows(page, serve)
             check_sizes(page)
+            check_cards(page)
             check_contrast(page)
             check_names(page)
             check_quiet(page)

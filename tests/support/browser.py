@@ -57,8 +57,7 @@ class Browser:
         options = ["--headless=new", f"--window-size={width},{height}", "--hide-scrollbars", "--disable-gpu", "--no-first-run",
                    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
                    f"--user-data-dir={self._folder.name}/profile", *arguments]
-        if os.geteuid() == 0:
-            options.append("--no-sandbox")
+        options.append("--no-sandbox")  # root has none, nor have many containers; what is opened is our own
         wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
                   "goog:chromeOptions": {"binary": chromium, "args": options}}
         try:
