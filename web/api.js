@@ -56,10 +56,11 @@ export async function* textOf(answer) {
 }
 
 // The events of text/event-stream. (EventSource sends no header, so it could send no key.)
-export async function* eventsOf(answer) {
+export async function* eventsOf(answer, onPiece = () => {}) {
   let rest = "";
   let event = { data: "" };
   for await (const piece of textOf(answer)) {
+    onPiece();
     const lines = (rest + piece).split(/\r?\n/);
     rest = lines.pop();
     for (const line of lines) {
@@ -89,15 +90,30 @@ export const pause = (ms, signal) =>
     signal?.addEventListener("abort", end);
   });
 
+const SILENT_MS = 45000; // the router says at least a comment every 15 s
+
+// A signal that fires when nothing has been heard for too long.
+function silence() {
+  const over = new AbortController();
+  let timer = 0;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => over.abort(), SILENT_MS);
+  };
+  heard();
+  return { signal: over.signal, heard, end: () => clearTimeout(timer) };
+}
+
 // Everything that happens, from the oldest that is kept on; comes back by itself with the last id that it saw.
 export async function follow(onEvent, onState, signal) {
   let last = 0;
   for (let wait = 500; !signal.aborted; wait = Math.min(wait * 2, 15000)) {
+    const silent = silence();
     try {
       const more = last > 0 ? { "Last-Event-ID": String(last) } : {};
-      const answer = await open("api/events", { signal, headers: { Accept: "text/event-stream", ...more } });
+      const answer = await open("api/events", { signal: AbortSignal.any([signal, silent.signal]), headers: { Accept: "text/event-stream", ...more } });
       onState(true);
-      for await (const event of eventsOf(answer)) {
+      for await (const event of eventsOf(answer, silent.heard)) {
         wait = 500;
         const told = JSON.parse(event.data);
         const anew = event.id !== undefined && told.id <= last; // another life of the router
@@ -110,6 +126,8 @@ export async function follow(onEvent, onState, signal) {
       }
     } catch (error) {
       if (signal.aborted || error.status === 401) return;
+    } finally {
+      silent.end();
     }
     onState(false);
     await pause(wait, signal);

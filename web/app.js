@@ -13,6 +13,7 @@ import { addRow, setRows, showRunning } from "./requests.js";
 
 const TICK_MS = 1000;
 const SOON_MS = 50;
+const LOOK_MS = 5000; // a router that says nothing for so long is not there
 const THEME = "burthen-theme";
 const SETTLE_MS = 600; // events that come within it of a connection's begin are history
 let running = null; // the AbortController of all that is followed
@@ -88,7 +89,8 @@ async function lookAtModels(signal) {
   setOptions(byId("log-source"), [["", "the router"], ...list.filter((one) => one.owned_by === "burthen").map((one) => [one.id, one.id])]);
 }
 
-async function look(signal) {
+async function look(all) {
+  const signal = AbortSignal.any([all, AbortSignal.timeout(LOOK_MS)]);
   const told = await get("api/memory", signal);
   const now = JSON.stringify(told.models.map((model) => [model.model, model.need_from, model.need_bytes]));
   if (now !== needs) {

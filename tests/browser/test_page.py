@@ -5,6 +5,7 @@ By whom: with a key or without, on a phone, at 200 %, without a mouse, with eith
 computed from what the browser has computed, for every text that is seen."""
 
 import http.client
+import signal
 import sys
 import threading
 
@@ -412,6 +413,17 @@ def check_key(page):
         checks.check(page.run("return sessionStorage.length") == 0, "wholly")
 
 
+def check_hang(page, serve):
+    """A router that stands still, and goes on."""
+    serve.process.send_signal(signal.SIGSTOP)
+    try:
+        checks.check(page.wait(lambda: page.text("#link") == "Not reachable"), f"a router that stands still: {page.text('#link')}")
+    finally:
+        serve.process.send_signal(signal.SIGCONT)
+    checks.check(page.wait(lambda: page.text("#link") == "Live"), f"and goes on: {page.text('#link')}")
+    page.complaints()
+
+
 def check_restart(page):
     """The router goes: the page says so."""
     checks.check(page.wait(lambda: page.text("#link") == "Not reachable"), f"a router that is gone: {page.text('#link')}")
@@ -440,6 +452,7 @@ def main():
             check_keyboard(page, serve)
             complaints = page.complaints()
             checks.check(not complaints, f"the console is silent at the end: {complaints}")
+            check_hang(page, serve)
         check_restart(page)
         page.complaints()
         check_key(page)
