@@ -2,8 +2,9 @@
  *
  * live_tell.c: what others' memory came to, as events and lines of the log.
  *
- *     decision "ceiling"   a pool's ceiling has moved by a quarter of a GiB, or its trust has; at most every 10 s a
- *                          pool, for a reading at the floor trembles; what stands then is said later
+ *     decision "ceiling"   others take a quarter of a GiB or more above the floor, or no more; the ceiling has moved by
+ *                          so much; its trust has changed. At most every 10 s a pool; what stands then is said later. A
+ *                          reading that trembles at the floor is not said
  *     decision "shed"      who goes, or with nobody in it that nobody may
  *     memory               each sample: passed on, not kept (events.c) */
 #include "router/live.h"
@@ -59,7 +60,8 @@ void bt_live_tell_ceiling(bt_models *models, uint32_t pool) {
     const bt_ceiling *c = bt_models_ceiling(models, pool);
     bt_live_said *said = &models->live->said[pool];
     bt_known limit = bt_models_limit(models, pool);
-    bool lowered = limit.known && (!one->limit_bytes.known || limit.value < one->limit_bytes.value);
+    bool lowered = c->excess_bytes.known && c->excess_bytes.value > BT_GUARD_EPSILON_BYTES && limit.known &&
+                   (!one->limit_bytes.known || limit.value < one->limit_bytes.value);
     const bt_live_said now = {c->trusted, lowered, limit, bt_loop_now_ms(models->ask.loop), true};
     if (!counts(models, pools, pool) || !has_moved(said, &now)) return;
     if (said->once && now.at_ms - said->at_ms < TELL_MS) return;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/size.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -500,9 +501,14 @@ static void read_children(bt_models *models) {
 }
 
 void bt_models_sampled(bt_models *models) {
+    uint64_t anon_bytes = 0;
     read_children(models);
-    for (uint32_t i = 0; i < models->n; i++)
+    for (uint32_t i = 0; i < models->n; i++) {
         bt_model_sampled(models->items[i], bt_sampler_pools(models->ask.sampler));
+        bt_known anon = models->items[i]->memory.anon_bytes;
+        if (models->items[i]->child && anon.known) anon_bytes = bt_sat_add_u64(anon_bytes, anon.value);
+    }
+    bt_sampler_ours(models->ask.sampler, anon_bytes);
     bt_models_watch(models);
     for (uint32_t i = 0; i < models->n; i++)
         if (models->items[i]->state == BT_MODEL_ADMITTED) bt_model_try_launch(models->items[i]);

@@ -69,6 +69,15 @@ bt_known bt_pools_used(const bt_pools_one *pool) {
     return (bt_known){known, known ? bt_sat_sub_u64(pool->whole_bytes.value, pool->available_bytes.value) : 0};
 }
 
+/* Pages of a mapped model count as free to the system, which may take them back, and reads them again for every token:
+ * a machine of 16 GiB would show room for a second model of 9 beside the first. What models hold is counted with them,
+ * so what they may hold is the room that there would be without any: not only what is free now. */
+void bt_sampler_ours(bt_sampler *s, uint64_t anon_bytes) {
+    bt_pools_one *host = &s->pools.items[0];
+    if (s->config->ram_budget_given) return;
+    host->limit_bytes = (bt_known){host->free_bytes.known, bt_sat_add_u64(host->free_bytes.value, anon_bytes)};
+}
+
 const bt_pools *bt_sampler_pools(const bt_sampler *sampler) {
     return &sampler->pools;
 }

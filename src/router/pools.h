@@ -52,6 +52,9 @@ void bt_sampler_reconfigure(bt_sampler *sampler, const bt_config *config);
 void bt_sampler_pace(bt_sampler *sampler, bool busy);
 /* Soon, whatever the pace. */
 void bt_sampler_ask(bt_sampler *sampler);
+/* What our servers hold of the host that no one can take back (anonymous memory): without a budget the limit of the
+ * host is that, and what is free. */
+void bt_sampler_ours(bt_sampler *sampler, uint64_t anon_bytes);
 const bt_pools *bt_sampler_pools(const bt_sampler *sampler);
 bt_known bt_pools_used(const bt_pools_one *pool); /* of whole_bytes */
 /* pools_host.c: the first pool, read now. */

@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 
+import cgroup_box
 import harness
 import llama_server
 import router
@@ -229,6 +230,27 @@ def check_streams():
         checks.check(one["peak_bytes"]["host"] <= 110 << 20, f"and kept: {one}")
 
 
+def check_mapped():
+    """Without a budget of its own: the system calls a mapped model's pages free, the router does not."""
+    with router.Router([harness.SMOLLM2], model_args=("-c", 512, "-np", 1, "-t", 1)) as serve:
+        def host():
+            return serve.ask("/api/memory")["pools"][0]
+
+        serve.wait_for(lambda: host()["limit_bytes"])  # its first look
+        first = host()
+        serve.complete("", "Hello", 2)
+        pid = next(iter(serve.children().values()))
+        time.sleep(1.5)  # a sample
+        pool = host()
+        anon, mapped = cgroup_box.status_bytes(pid, "RssAnon", "RssFile")
+        checks.check(mapped > 80 * harness.MIB, f"the model is mapped: {mapped}")
+        off = abs(pool["limit_bytes"] - pool["free_bytes"] - anon)
+        checks.check(off < 16 * harness.MIB, f"the limit is what is free and what cannot be taken back: {pool} {anon}")
+        checks.check(abs(pool["limit_bytes"] - first["limit_bytes"]) < 1 << 30, f"it is as before: {first} {pool}")
+        one = serve.ask("/running")["running"][0]
+        checks.check(one["reserved_bytes"]["host"] > anon + mapped // 2, f"of it the model holds the mapped pages too: {one}")
+
+
 def main():
     harness.require(harness.SMOLLM2, harness.GEMMA3, llama_server.PROGRAM)
     with router.Router(config()) as serve:
@@ -246,6 +268,7 @@ def main():
         checks.check(serve.works, f"a model file alone is enough: {serve.log()[-500:]}")
         check_end(serve)
     check_streams()
+    check_mapped()
     checks.end()
 
 

@@ -82,20 +82,20 @@ def try_game(cards):
 
 
 def try_blip(cards):
-    """Two seconds of a film, with a grace of four: nobody goes. What is busy, or persistent, does not go at all."""
+    """A second of a film, with a grace of five: nobody goes. What is busy, or persistent, does not go at all."""
     cards.shows((24576, 24000, {}))
     models = {"a": takes("--token-ms 100", CUDA0="10G"), "b": takes("", CUDA0="6G")}
     models["b"] = (models["b"][0], models["b"][1] + ", persistent: true")
-    with cards.serve(models, more="oom_guard: {reserve: 1G, grace: 4s}") as serve:
+    with cards.serve(models, more="oom_guard: {reserve: 1G, grace: 5s}") as serve:
         users = two(cards, serve)
         for _ in range(2):
             cards.shows((24576, 24000 - 16384 - 7168, users))
             settled(serve, "CUDA0", watchdog="pressed")
-            time.sleep(1.5)
+            time.sleep(1)
             cards.shows((24576, 24000 - 16384, users))
             settled(serve, "CUDA0", watchdog="quiet")
         checks.check(set(serve.states()) == {"a", "b"} and not shed(serve), f"{serve.states()} {shed(serve)}")
-        asked = stubs.Asked(serve, "a", "x", n=90)  # nine seconds
+        asked = stubs.Asked(serve, "a", "x", n=110)  # eleven seconds
         serve.wait_for(lambda: next(one for one in serve.ask("/running")["running"] if one["model"] == "a")["running"] == 1)
         cards.shows((24576, 24000 - 16384 - 7168, users))
         checks.check(serve.wait_for(lambda: shed(serve), 15), "it is said that nobody may go")

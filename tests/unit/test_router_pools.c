@@ -397,6 +397,22 @@ static void a_copy_that_fails(void **state) {
     has(2, "CUDA1", BT_READING_REPORTED);
 }
 
+/* Bytes of a device, and of the host's memory mapped for it: either may not be said. */
+static void what_users_have(void **state) {
+    (void)state;
+    const bt_pools *pools = look_at("D CUDA0 - 1 1 100 40 \nU 1 7 8\nU 2 - 9\nU 3 7 -\nU 4 - -\nU 5 7 x\nU 6 7\n");
+    assert_int_equal(pools->n_users, 5);
+    is_bytes(pools->users[0].bytes, 7);
+    is_bytes(pools->users[0].host_bytes, 8);
+    assert_false(pools->users[1].bytes.known);
+    is_bytes(pools->users[1].host_bytes, 9);
+    assert_false(pools->users[2].host_bytes.known);
+    assert_false(pools->users[3].bytes.known || pools->users[3].host_bytes.known);
+    assert_int_equal(pools->users[4].pid, 6);
+    is_bytes(bt_pools_used(&pools->items[1]), 60);
+    is_bytes(pools->items[1].available_bytes, 40);
+}
+
 static void an_answer_that_does_not_read(void **state) {
     (void)state;
     const bt_pools *pools =
@@ -549,6 +565,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_name_that_comes_later, start, stop),
         cmocka_unit_test_setup_teardown(a_copy_that_fails, start, stop),
         cmocka_unit_test_setup_teardown(an_answer_that_does_not_read, start, stop),
+        cmocka_unit_test_setup_teardown(what_users_have, start, stop),
         cmocka_unit_test_setup_teardown(no_more_than_there_is_room_for, start, stop),
         cmocka_unit_test_setup_teardown(a_driver_that_hangs, start, stop),
         cmocka_unit_test_setup_teardown(without_devices_none_are_looked_for, start, stop),
