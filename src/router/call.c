@@ -2,7 +2,7 @@
  *
  * call.c: a request on its way to a model, or to a peer, and the answer's way back.
  *
- *   body read -> model found -> waits for its turn (models.c) -> filters -> exchange -> head -> flow -> client
+ *   body read -> model found -> waits for its turn (queue.c) -> filters -> exchange -> head -> flow -> client
  *
  * A call ends in exactly one of: the server's answer, an error of ours as JSON, or the client's leaving; what is left
  * of it is undone wherever it is: a place in the queue, a start that nobody else waits for, an exchange. The turn is
@@ -18,6 +18,7 @@
 #include "base/heap.h"
 #include "base/size.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -181,7 +182,7 @@ static bt_status start_exchange(bt_call *call, const char *base, const bt_header
     if (more) headers[n++] = *more;
     size_t n_url = strlen(base) + strlen(call->target) + 1;
     url = bt_heap_alloc(n_url);
-    if (!url) return bt_fail_sys(err, 12, "call", "no memory for an address");
+    if (!url) return bt_fail_sys(err, ENOMEM, "call", "no memory for an address");
     (void)snprintf(url, n_url, "%s%s", base, call->target);
     bt_status status = bt_flow_open(bt_models_config(router->models)->limits.flow_bytes, &flow, err);
     if (status == BT_OK) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -369,7 +370,7 @@ static void on_left(void *user) {
 /* request NULL: nobody is told. */
 static bt_status load(bt_router *router, bt_request *request, bt_model *model, bt_error *err) {
     loading *l = bt_heap_alloc(sizeof *l);
-    if (!l) return bt_fail_sys(err, 12, "models", "no memory to load a model");
+    if (!l) return bt_fail_sys(err, ENOMEM, "models", "no memory to load a model");
     *l = (loading){.job = {.on_turn = on_loaded, .user = l}, .router = router, .request = request};
     bt_status status = bt_models_enqueue(router->models, model, &l->job, err);
     if (status != BT_OK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * decisions.c: each decision of the policy with its numbers: as an event, as a line of the log, as the answer of a
+ * decide_tell.c: each decision of the policy with its numbers: as an event, as a line of the log, as the answer of a
  * request that is refused. Every number that it was decided from is in it, so that "why was my model evicted" has an
  * answer that can be checked. */
 #include "router/models.h"
