@@ -16,13 +16,13 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/os.h"
 #include "base/size.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #define HEADERS_MAX   64u
 #define TARGET_MAX    8192u /* as long as a request line may be */
@@ -379,12 +379,6 @@ void bt_call_begin(bt_router *router, bt_request *request, const char *name, con
 
 /* ---- when it is over ---- */
 
-static int64_t unix_ms(void) {
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static const char *outcome_of(const bt_call *call, uint32_t status) {
     if (call->gone) return "cancelled";
     if (status >= 200 && status < 400 && !call->code[0]) return "ok";
@@ -424,7 +418,7 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     leave_queue(call);
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
     bt_activity_row row = {.id = bt_request_id(request),
-                           .began_ms = unix_ms() - (int64_t)(now_ms - began_ms),
+                           .began_ms = bt_os_unix_ms() - (int64_t)(now_ms - began_ms),
                            .status = bt_request_status(request),
                            .waited_ms = (call->granted_ms > 0 ? call->granted_ms : now_ms) - began_ms,
                            .first_byte_ms = call->first_ms > 0 ? bt_max_u64(call->first_ms - began_ms, 1) : 0,

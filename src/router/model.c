@@ -17,6 +17,15 @@ const char *bt_model_phase(const bt_model *model) {
     return bt_model_state_name(model->state);
 }
 
+void bt_model_names(bt_model *const *models, const uint32_t *which, uint32_t n_which, char *ret, size_t capacity) {
+    size_t at = 0;
+    ret[0] = '\0';
+    for (uint32_t i = 0; i < n_which && at < capacity - 1; i++) {
+        int n = snprintf(ret + at, capacity - at, "%s%s", i > 0 ? ", " : "", models[which[i]]->id);
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
 /* ---- holding configurations ---- */
 
 void bt_models_release(bt_held_config *held) {

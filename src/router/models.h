@@ -77,6 +77,8 @@ void bt_models_release(bt_held_config *held); /* NULL is fine */
 bt_model *bt_model_open(bt_models *models, const bt_config_model *config, bt_held_config *source, bt_error *err);
 void bt_model_close(bt_model *model);
 bool bt_model_is_empty(const bt_model *model); /* nothing of it is left: once its configuration drops it, it is gone */
+/* "a, b, c": the ids of some of the models, as far as there is room. */
+void bt_model_names(bt_model *const *models, const uint32_t *which, uint32_t n_which, char *ret, size_t capacity);
 /* It is another model now: what it takes is asked anew, also where it is being asked. */
 void bt_model_forget_need(bt_model *model);
 /* queue.c */
@@ -88,7 +90,7 @@ void bt_model_refuse(bt_model *model, uint32_t status, const char *code, uint32_
 /* decide.c */
 /* Something has changed: decide again, after the callbacks that run now. */
 void bt_models_kick(bt_models *models);
-void bt_models_decide(void *models); /* of timers */
+void bt_models_decide(void *user); /* the models; of timers */
 
 /* model_launch.c: the command line and the process */
 BT_MUST_CHECK bt_status bt_model_launch(bt_model *model, bt_error *err);
