@@ -8,12 +8,10 @@
  *     memory               each sample: passed on, not kept (events.c) */
 #include "router/live.h"
 
-#include "base/heap.h"
 #include "base/size.h"
 #include "guard/memo.h"
 #include "router/json_text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define TELL_MS         10000u

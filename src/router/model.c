@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 const char *bt_model_phase(const bt_model *model) {
     bool drains = model->draining || model->outdated || model->unload_asked;

@@ -13,7 +13,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void reply_tree(bt_request *request, json_t *root) {
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
