@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # The code is the first string of the call: status, error and errno before it are names and numbers.
 CALL = re.compile(r'\bbt_fail(?:_sys)?\s*\([^;"]*?"([a-z0-9_.]+)"')
 # Of an answer: all words before its sentence, since it may be one of two.
-ANSWER = re.compile(r'\b(?:bt_reply_error|bt_reply_refuse|reply_error|answer_error|bt_model_refuse)\s*\(([^;]*);')
+ANSWER = re.compile(r'\b(?:bt_reply_error|bt_reply_refuse|reply_error|bt_call_answer_error|bt_model_refuse)\s*\(([^;]*);')
 ENDS = re.compile(r'\bfailure_names\[\] = \{([^;]*);')
 REFUSAL = re.compile(r'\b(?:refusal|ret)(?:\.|->)code,\s*sizeof[^,]*,\s*"%s",([^;]*);|\brefusal(?:\.|->)code,[^;]*?"([a-z_]+)"\s*\)')
 

@@ -43,6 +43,7 @@ int bt_os_may_lock(uint64_t bytes);
 bt_known bt_os_lock_limit_bytes(void); /* RLIMIT_MEMLOCK; unknown = unlimited, or not said */
 int bt_os_drop_file_cache(int fd, uint64_t offset, uint64_t bytes);
 uint64_t bt_os_now_ns(void); /* monotonic */
+int64_t bt_os_unix_ms(void); /* since 1970, as people set it: it may jump */
 uint64_t bt_os_page_bytes(void);
 bool bt_os_cpu_has_avx2(void); /* false on other processors than x86 */
 /* VmRSS, VmHWM, RssAnon, RssFile, VmLck of this process in bytes; unknown where the system does not say */

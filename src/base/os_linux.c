@@ -321,6 +321,12 @@ uint64_t bt_os_now_ns(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+int64_t bt_os_unix_ms(void) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* as above */
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* ---- /proc, line by line ---------------------------------------------------------------------------------------- */
 
 #define PROC_LINE_MAX (PATH_BYTES + 128) /* a line of maps: addresses, offset, inode, then one path */

@@ -13,6 +13,7 @@
  */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/os.h"
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/exec_budget.h"
@@ -127,12 +128,6 @@ static void recall(executing *x, int64_t now_ms) {
     bt_exec_memo_read(memo, now_ms);
 }
 
-static int64_t unix_ms(void) {
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void say_remembered(executing *x, int64_t now_ms) {
     size_t n = strlen(x->decision.reason);
     (void)snprintf(x->decision.reason + n, sizeof x->decision.reason - n, " (refused %lld s ago too: not waited again)",
@@ -153,8 +148,8 @@ static bt_status decide_with_patience(executing *x, bt_error *err) {
         bt_reclaim_outcome outcome = outcome_of(x);
         bt_known have = bt_judge_free_bytes(&x->judge);
         if (keeps && reclaim.n_readings == 0) {
-            recall(x, unix_ms());
-            remembered = outcome == BT_RECLAIM_REFUSES && bt_memo_hit(&x->memo.memo, have, unix_ms(), NULL);
+            recall(x, bt_os_unix_ms());
+            remembered = outcome == BT_RECLAIM_REFUSES && bt_memo_hit(&x->memo.memo, have, bt_os_unix_ms(), NULL);
         }
         bt_reclaim_step step = bt_reclaim_next(&reclaim, outcome, have.value, waits && !remembered);
         if (step == BT_RECLAIM_PROBE) {
@@ -162,9 +157,9 @@ static bt_status decide_with_patience(executing *x, bt_error *err) {
             continue;
         }
         if (remembered)
-            say_remembered(x, unix_ms());
+            say_remembered(x, bt_os_unix_ms());
         else if (keeps && step == BT_RECLAIM_REFUSE)
-            bt_exec_memo_keep(&x->memo, have.value, unix_ms());
+            bt_exec_memo_keep(&x->memo, have.value, bt_os_unix_ms());
         else if (keeps)
             bt_exec_memo_forget(&x->memo);
         return BT_OK;

@@ -2,77 +2,33 @@
  *
  * call.c: a request on its way to a model, or to a peer, and the answer's way back.
  *
- *   body read -> model found -> waits for its turn (models.c) -> filters -> exchange -> head -> flow -> client
+ *   body read -> model found -> waits for its turn (queue.c) -> filters -> exchange -> head -> flow -> client
  *
  * A call ends in exactly one of: the server's answer, an error of ours as JSON, or the client's leaving; what is left
  * of it is undone wherever it is: a place in the queue, a start that nobody else waits for, an exchange. The turn is
  * over when the server has finished, not when a slow client has read it all: what it has not read is in the flow,
  * bounded.
  *
- * When a server breaks off before its answer's head, its process may just be dying: the client is answered a moment
- * later, with its last words. Left out: what is known of a request itself (server.c). */
-#include "router/routing.h"
+ * Left out: the way to the server and back (call_exchange.c), what is known of a request itself (server.c). */
+#include "router/call_internal.h"
 
-#include "base/arena.h"
-#include "base/error.h"
 #include "base/heap.h"
+#include "base/os.h"
 #include "base/size.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
-#include <time.h>
 
-#define HEADERS_MAX   64u
-#define TARGET_MAX    8192u /* as long as a request line may be */
-#define LAST_WORDS_MS 400u  /* a process that was killed is reaped, and its output read, well within */
-
-typedef struct bt_call {
-    bt_job job;
-    bt_router *router;
-    bt_request *request;
-    bt_model *model;                 /* NULL: a peer's */
-    char name[BT_CONFIG_ID_MAX + 1]; /* as it was asked for */
-    char id[BT_CONFIG_ID_MAX + 1];   /* whom it went to; for rows */
-    const char *method;
-    char *target;
-    char *body; /* rewritten; NULL: the request's own */
-    size_t n_body;
-    bool is_json;
-    bt_exchange *exchange;
-    bt_flow *flow; /* the consumer's end, until the client's side takes it */
-    bt_usage_reader *reader;
-    bt_usage usage;
-    bt_timer late;
-    bool answered, gone;
-    uint32_t upstream_status;
-    uint64_t granted_ms, first_ms;
-    char code[48];
-    struct bt_call *prev, *next;
-} bt_call;
+#define TARGET_MAX 8192u /* as long as a request line may be */
 
 /* ---- ends ---- */
 
-static void leave_queue(bt_call *call) {
+void bt_call_leave(bt_call *call) {
     if (call->model) bt_models_leave(call->router->models, &call->job);
 }
 
-static void drop_flow(bt_call *call) {
-    if (call->flow) bt_flow_drop_consumer(call->flow);
-    call->flow = NULL;
-}
-
-static void stop_exchange(bt_call *call) {
-    if (call->exchange) {
-        bt_exchange_cancel(call->exchange);
-        call->exchange = NULL;
-        call->router->n_calls_running--;
-    }
-    drop_flow(call);
-}
-
-static void answer_error(bt_call *call, uint32_t status, const char *code, uint32_t retry_after_s, const char *detail,
-                         const char *text) {
+void bt_call_answer_error(bt_call *call, uint32_t status, const char *code, uint32_t retry_after_s, const char *detail,
+                          const char *text) {
     if (call->answered) return;
     call->answered = true;
     (void)snprintf(call->code, sizeof call->code, "%s", code);
@@ -80,138 +36,20 @@ static void answer_error(bt_call *call, uint32_t status, const char *code, uint3
 }
 
 static void answer_refusal(bt_call *call, const bt_model_refusal *refusal) {
-    answer_error(call, refusal->status ? refusal->status : 503, refusal->code[0] ? refusal->code : "unavailable",
-                 refusal->retry_after_s, refusal->detail_json[0] ? refusal->detail_json : NULL, refusal->text);
+    bt_call_answer_error(call, refusal->status ? refusal->status : 503,
+                         refusal->code[0] ? refusal->code : "unavailable", refusal->retry_after_s,
+                         refusal->detail_json[0] ? refusal->detail_json : NULL, refusal->text);
 }
 
 static void on_gone(void *user) {
     bt_call *call = user;
     call->gone = true;
     bt_loop_timer_stop(call->router->loop, &call->late);
-    stop_exchange(call);
-    leave_queue(call);
+    bt_call_stop(call);
+    bt_call_leave(call);
 }
 
-/* ---- the exchange ---- */
-
-static void on_put(void *user, const void *data, size_t n_bytes) {
-    bt_call *call = user;
-    bt_usage_add(call->reader, data, n_bytes);
-}
-
-static bool is_event_stream(const bt_exchange_head *head) {
-    for (uint32_t i = 0; i < head->n_headers; i++)
-        if (strcasecmp(head->headers[i].name, "content-type") == 0)
-            return strncasecmp(head->headers[i].value, "text/event-stream", 17) == 0;
-    return false;
-}
-
-static void on_head(void *user, const bt_exchange_head *head) {
-    bt_call *call = user;
-    call->first_ms = bt_loop_now_ms(call->router->loop);
-    call->upstream_status = head->status;
-    call->reader = bt_usage_open(is_event_stream(head));
-    call->answered = true;
-    bt_flow *flow = call->flow;
-    call->flow = NULL;
-    bt_reply_flow(call->request, head->status, head->headers, head->n_headers, head->n_bytes, flow);
-}
-
-static const char *sentence_of(bt_exchange_failure failure) {
-    switch (failure) {
-    case BT_EXCHANGE_CONNECT:
-        return "the server of the model did not answer";
-    case BT_EXCHANGE_TIMEOUT:
-        return "the server of the model took too long to answer";
-    case BT_EXCHANGE_BROKEN:
-        return "the server of the model broke its answer off";
-    case BT_EXCHANGE_LOCAL:
-        return "no memory for the answer";
-    case BT_EXCHANGE_UNREAD: /* nobody reads it: nobody is told */
-    case BT_EXCHANGE_OK:
-        break;
-    }
-    return "";
-}
-
-static void answer_late(void *user) {
-    bt_call *call = user;
-    const bt_model *model = call->model;
-    bool died = model && model->state != BT_MODEL_READY && model->refusal.text[0];
-    char text[1200];
-    (void)snprintf(text, sizeof text, "%s%s%s", sentence_of(BT_EXCHANGE_CONNECT), died ? ": " : "",
-                   died ? model->refusal.text : "");
-    answer_error(call, 502, died ? model->refusal.code : "model_unreachable", 1,
-                 died && model->refusal.detail_json[0] ? model->refusal.detail_json : NULL, text);
-    leave_queue(call);
-}
-
-static void on_end(void *user, bt_exchange_failure failure, const char *words) {
-    bt_call *call = user;
-    call->exchange = NULL;
-    call->router->n_calls_running--;
-    drop_flow(call);
-    if (call->reader) bt_usage_finish(call->reader, &call->usage);
-    call->reader = NULL;
-    if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model) {
-        bool ended = !call->model->child; /* its end was seen first: its words are there */
-        bt_loop_timer_set(call->router->loop, &call->late, ended ? 0 : LAST_WORDS_MS);
-        return;
-    }
-    if (failure != BT_EXCHANGE_OK) {
-        char text[400];
-        (void)snprintf(text, sizeof text, "%s%s%s", sentence_of(failure), words && *words ? ": " : "",
-                       words ? words : "");
-        (void)snprintf(call->code, sizeof call->code, "%s",
-                       failure == BT_EXCHANGE_TIMEOUT ? "model_timeout" : "model_broken");
-        bool timed_out = failure == BT_EXCHANGE_TIMEOUT;
-        answer_error(call, timed_out ? 504 : 502, timed_out ? "model_timeout" : "model_unreachable", 1, NULL, text);
-    }
-    leave_queue(call);
-}
-
-static bt_status start_exchange(bt_call *call, const char *base, const bt_header *more, uint64_t connect_ms,
-                                uint64_t header_ms, bt_error *err) {
-    bt_router *router = call->router;
-    bt_header headers[HEADERS_MAX + 1];
-    uint32_t n = 0;
-    char *url = NULL;
-    bt_flow *flow = NULL;
-    BT_TRY(bt_request_forwarded(call->request, headers, HEADERS_MAX, &n, err));
-    if (more) headers[n++] = *more;
-    size_t n_url = strlen(base) + strlen(call->target) + 1;
-    url = bt_heap_alloc(n_url);
-    if (!url) return bt_fail_sys(err, 12, "call", "no memory for an address");
-    (void)snprintf(url, n_url, "%s%s", base, call->target);
-    bt_status status = bt_flow_open(bt_models_config(router->models)->limits.flow_bytes, &flow, err);
-    if (status == BT_OK) {
-        bt_flow_on_put(flow, on_put, call);
-        size_t n_own = 0;
-        const char *own = bt_request_body(call->request, &n_own);
-        const bt_exchange_ask ask = {.client = router->client,
-                                     .method = call->method,
-                                     .url = url,
-                                     .headers = headers,
-                                     .n_headers = n,
-                                     .body = call->body ? call->body : own,
-                                     .n_body = call->body ? call->n_body : n_own,
-                                     .connect_timeout_ms = connect_ms,
-                                     .header_timeout_ms = header_ms,
-                                     .flow = flow,
-                                     .on_head = on_head,
-                                     .on_end = on_end,
-                                     .user = call};
-        call->flow = flow;
-        status = bt_exchange_start(&ask, &call->exchange, err);
-        if (status != BT_OK) {
-            bt_flow_drop_producer(flow);
-            drop_flow(call);
-        }
-    }
-    bt_heap_free(url);
-    if (status == BT_OK) router->n_calls_running++;
-    return status;
-}
+/* ---- its turn ---- */
 
 static void on_turn(bt_job *job, bool granted) {
     bt_call *call = job->user;
@@ -223,10 +61,10 @@ static void on_turn(bt_job *job, bool granted) {
     }
     call->granted_ms = bt_loop_now_ms(call->router->loop);
     const bt_config_model *config = model->config;
-    if (start_exchange(call, model->url, NULL, config->connect_timeout_ms, config->header_timeout_ms, &why) == BT_OK)
+    if (bt_call_exchange(call, model->url, NULL, config->connect_timeout_ms, config->header_timeout_ms, &why) == BT_OK)
         return;
-    answer_error(call, 500, "internal", 1, NULL, why.text);
-    leave_queue(call);
+    bt_call_answer_error(call, 500, "internal", 1, NULL, why.text);
+    bt_call_leave(call);
 }
 
 /* ---- the beginning ---- */
@@ -269,10 +107,10 @@ static void go_to_model(bt_call *call, bt_model *model) {
     }
     call->model = NULL;
     if (status == BT_E_LIMIT)
-        answer_error(call, strcmp(why.code, "queue_full") == 0 ? 503 : 429, why.code, 5, NULL, why.text);
+        bt_call_answer_error(call, strcmp(why.code, "queue_full") == 0 ? 503 : 429, why.code, 5, NULL, why.text);
     else
-        answer_error(call, status == BT_E_FORMAT ? 400 : 500, status == BT_E_FORMAT ? "body" : "internal", 0, NULL,
-                     why.text);
+        bt_call_answer_error(call, status == BT_E_FORMAT ? 400 : 500, status == BT_E_FORMAT ? "body" : "internal", 0,
+                             NULL, why.text);
 }
 
 static void go_to_peer(bt_call *call, const bt_config_peer *peer, const char *their_name) {
@@ -285,9 +123,9 @@ static void go_to_peer(bt_call *call, const bt_config_peer *peer, const char *th
     call->granted_ms = bt_loop_now_ms(call->router->loop);
     bt_status status = rewrite_body(call, &peer->filters, their_name, &why);
     if (status == BT_OK)
-        status = start_exchange(call, peer->proxy, peer->api_key ? &authorization : NULL, 30000,
-                                peer->header_timeout_ms, &why);
-    if (status != BT_OK) answer_error(call, status == BT_E_FORMAT ? 400 : 502, "peer", 0, NULL, why.text);
+        status = bt_call_exchange(call, peer->proxy, peer->api_key ? &authorization : NULL, 30000,
+                                  peer->header_timeout_ms, &why);
+    if (status != BT_OK) bt_call_answer_error(call, status == BT_E_FORMAT ? 400 : 502, "peer", 0, NULL, why.text);
 }
 
 static void go(bt_call *call) {
@@ -321,7 +159,7 @@ static bool read_body(bt_call *call, const char *name) {
     bool wants = may_have_body(call->method) && n_body > 0;
     if (wants && bt_call_body_read(type, body, n_body, &said, &why) != BT_OK) {
         if (!name) {
-            answer_error(call, 400, "body", 0, NULL, why.text);
+            bt_call_answer_error(call, 400, "body", 0, NULL, why.text);
             return false;
         }
         wants = false; /* of /upstream: whatever the server understands */
@@ -331,7 +169,7 @@ static bool read_body(bt_call *call, const char *name) {
         char text[200];
         (void)snprintf(text, sizeof text, "probabilities of %llu tokens each were asked for; at most %u are allowed",
                        (unsigned long long)said.n_probs, config->limits.n_probs);
-        answer_error(call, 400, "n_probs", 0, NULL, text);
+        bt_call_answer_error(call, 400, "n_probs", 0, NULL, text);
         return false;
     }
     call->is_json = said.is_json;
@@ -366,24 +204,18 @@ void bt_call_begin(bt_router *router, bt_request *request, const char *name, con
     call->router = router;
     call->request = request;
     call->method = bt_request_method(request);
-    call->late = (bt_timer){.on_time = answer_late, .user = call};
+    call->late = (bt_timer){.on_time = bt_call_answer_late, .user = call};
     link_call(router, call);
     bt_request_set_user(request, call);
     bt_request_on_gone(request, on_gone, call);
     if (router->closing) {
-        answer_error(call, 503, "shutting_down", 0, NULL, "the router is shutting down");
+        bt_call_answer_error(call, 503, "shutting_down", 0, NULL, "the router is shutting down");
         return;
     }
     if (read_body(call, name)) go(call);
 }
 
 /* ---- when it is over ---- */
-
-static int64_t unix_ms(void) {
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static const char *outcome_of(const bt_call *call, uint32_t status) {
     if (call->gone) return "cancelled";
@@ -420,11 +252,11 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     (void)bt_request_body(request, &n_body);
     if (bt_request_gone(request)) call->gone = true;
     bt_loop_timer_stop(router->loop, &call->late);
-    stop_exchange(call);
-    leave_queue(call);
+    bt_call_stop(call);
+    bt_call_leave(call);
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
     bt_activity_row row = {.id = bt_request_id(request),
-                           .began_ms = unix_ms() - (int64_t)(now_ms - began_ms),
+                           .began_ms = bt_os_unix_ms() - (int64_t)(now_ms - began_ms),
                            .status = bt_request_status(request),
                            .waited_ms = (call->granted_ms > 0 ? call->granted_ms : now_ms) - began_ms,
                            .first_byte_ms = call->first_ms > 0 ? bt_max_u64(call->first_ms - began_ms, 1) : 0,
@@ -461,7 +293,7 @@ void bt_calls_each(const bt_router *router, void (*each)(void *user, const bt_ca
 /* What is left when the router ends. */
 void bt_calls_close(bt_router *router) {
     for (bt_call *call = router->calls; call; call = call->next) {
-        stop_exchange(call);
-        leave_queue(call);
+        bt_call_stop(call);
+        bt_call_leave(call);
     }
 }

@@ -312,7 +312,3 @@ void bt_children_memory_read(const bt_child *const *children, bt_child_memory *c
     }
     bt_groups_memory_read(groups, of, n_living);
 }
-
-void bt_child_memory_read(const bt_child *child, bt_child_memory *ret) {
-    bt_children_memory_read(&child, &ret, 1);
-}

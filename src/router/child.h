@@ -69,7 +69,6 @@ typedef struct bt_child_memory {
     bt_known anon_bytes;     /* sum of RssAnon */
     uint32_t n_processes;
 } bt_child_memory;
-void bt_child_memory_read(const bt_child *child, bt_child_memory *ret);
-/* Of at most BT_CHILDREN_MAX at once, for little more than one costs. */
+/* Of all of them at once, at most BT_CHILDREN_MAX, for little more than one costs. */
 #define BT_CHILDREN_MAX 256u
 void bt_children_memory_read(const bt_child *const *children, bt_child_memory *const *ret, uint32_t n);

@@ -6,7 +6,6 @@
  * list is taken as words. ${PORT} stays in it, for it is known when the model is started. A command that is never told
  * its port, with a proxy that wants it, would wait for its timeout: that is an error here. */
 #include "base/error.h"
-#include "base/size.h"
 #include "router/config_read.h"
 #include "router/words.h"
 

@@ -4,7 +4,6 @@
  * Each takes what one key holds; macros have been read before. Maxima: lists of keys, hosts and origins
  * LIST_MAX, devices BT_POOL_MAX less the host. */
 #include "base/error.h"
-#include "base/size.h"
 #include "router/config_read.h"
 
 #include <string.h>

@@ -20,12 +20,12 @@
 #include "router/events.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "router/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* "id: ", "event: ", "data: " and the envelope's members around two numbers of at most 20 digits and two types. */
 #define FRAME_EXTRA 192u
@@ -53,12 +53,6 @@ struct bt_events {
     event *passing; /* the last that was not for keeping; NULL: none */
     listener listeners[BT_EVENTS_LISTENERS_MAX];
 };
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock and a valid pointer */
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 bt_status bt_events_open(bt_events **ret, bt_error *err) {
     bt_events *events = bt_heap_alloc(sizeof *events);
@@ -122,8 +116,9 @@ static size_t frame_head(char *dest, size_t capacity, uint64_t id, const char *t
     unsigned long long number = id;
     int before = snprintf(dest, capacity, "id: %llu\nevent: %s\ndata: ", number, type);
     *ret_before = (uint32_t)before;
-    int rest = snprintf(dest + before, capacity - (size_t)before,
-                        "{\"id\":%llu,\"time_ms\":%lld,\"type\":\"%s\",\"data\":", number, (long long)now_ms(), type);
+    int rest =
+        snprintf(dest + before, capacity - (size_t)before,
+                 "{\"id\":%llu,\"time_ms\":%lld,\"type\":\"%s\",\"data\":", number, (long long)bt_os_unix_ms(), type);
     return (size_t)before + (size_t)rest;
 }
 

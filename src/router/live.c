@@ -19,13 +19,14 @@
 #include "base/size.h"
 #include "guard/memo.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 bt_status bt_live_open(bt_models *models, struct bt_live **ret, bt_error *err) {
     (void)models;
     *ret = bt_heap_alloc(sizeof **ret);
-    return *ret ? BT_OK : bt_fail_sys(err, 12, "models", "no memory to watch memory");
+    return *ret ? BT_OK : bt_fail_sys(err, ENOMEM, "models", "no memory to watch memory");
 }
 
 void bt_live_close(struct bt_live *live) {

@@ -9,12 +9,10 @@
  *     memory               each sample: passed on, not kept (events.c) */
 #include "router/live.h"
 
-#include "base/heap.h"
 #include "base/size.h"
 #include "guard/memo.h"
 #include "router/json_text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define TELL_MS         10000u
@@ -88,12 +86,8 @@ void bt_live_tell_ceiling(bt_models *models, uint32_t pool) {
 /* ---- the watchdog ---- */
 
 static void say_shed(bt_models *models, const char *pool, const bt_watchdog_step *step, bt_model *const *held) {
-    char names[400] = "";
-    size_t at = 0;
-    for (uint32_t i = 0; i < step->n_victims && at < sizeof names - 1; i++) {
-        int n = snprintf(names + at, sizeof names - at, "%s%s", i > 0 ? ", " : "", held[step->victims[i]]->id);
-        at += n > 0 ? (size_t)n : 0;
-    }
+    char names[400];
+    bt_model_names(held, step->victims, step->n_victims, names, sizeof names);
     if (step->kind == BT_WATCHDOG_SHED)
         bt_models_say(models, "decision: shed %s: others need %s%s", names, pool,
                       step->stalled ? ", and work stands still for memory" : "");

@@ -206,24 +206,3 @@ void bt_log_ring_text(const bt_log_ring *ring, bt_text *out) {
     for (size_t at = 0; (n = bt_byte_ring_copy(&ring->lines, at, part, sizeof part)) > 0; at += n)
         bt_text_add_n(out, part, n);
 }
-
-void bt_log_ring_last(const bt_log_ring *ring, uint32_t n_lines, char *ret, size_t capacity) {
-    const bt_byte_ring *lines = &ring->lines;
-    ret[0] = '\0';
-    uint64_t n_held = 0;
-    for (size_t at = 0; at < lines->n_bytes; at = bt_byte_ring_find(lines, at, '\n') + 1)
-        n_held++;
-    uint64_t n_skip = n_held > n_lines ? n_held - n_lines : 0;
-    size_t at = 0; /* the oldest line that is wanted, and fits with all behind it, or the last one */
-    for (uint64_t i = 0; at < lines->n_bytes && (i < n_skip || lines->n_bytes - at > capacity); i++) {
-        size_t next = bt_byte_ring_find(lines, at, '\n') + 1;
-        if (i >= n_skip && next >= lines->n_bytes) break;
-        at = next;
-    }
-    size_t n = bt_byte_ring_copy(lines, at, ret, capacity);
-    if (n == 0) return;
-    if (ret[n - 1] == '\n')
-        ret[n - 1] = '\0';
-    else
-        ret[bt_utf8_fit(ret, n - 1)] = '\0'; /* one line, longer than all */
-}

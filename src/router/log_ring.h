@@ -19,9 +19,6 @@ void bt_log_ring_add(bt_log_ring *ring, const char *data, size_t n_bytes);
 void bt_log_ring_end_line(bt_log_ring *ring); /* what has come of the last line is all of it; none: nothing */
 /* Everything that is held, oldest first, whole lines, each with its \n. */
 void bt_log_ring_text(const bt_log_ring *ring, bt_text *out);
-/* The last n whole lines in one text, the newest last, \n between them, at most capacity - 1 bytes: last words. Lines
- * that do not fit are left out, oldest first; the newest one is cut. */
-void bt_log_ring_last(const bt_log_ring *ring, uint32_t n_lines, char *ret, size_t capacity);
 /* The ring becomes the producer of a flow: what is held first (history), then each line. A listener that is too slow
  * loses lines, and is told how many in a line of its own. At most BT_LOG_LISTENERS_MAX: else BT_E_LIMIT, code
  * "log_listeners", and the producer's end stays the caller's. */

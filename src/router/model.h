@@ -27,7 +27,7 @@ typedef struct bt_job {
     void (*on_turn)(struct bt_job *job, bool granted);
     void *user;
     uint64_t since_ms;
-    bool waiting, running; /* set by models.c */
+    bool waiting, running; /* set by queue.c */
     struct bt_job *prev, *next;
 } bt_job;
 

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/size.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,14 +147,14 @@ static bt_status make_argv(bt_model *model, bt_arena *arena, char ***ret_argv, b
         n_command++;
     words w = {.arena = arena};
     w.items = bt_arena_alloc(arena, (WORDS_MAX + n_command + 1ull) * sizeof *w.items);
-    if (!w.items) return bt_fail_sys(err, 12, "child", "no memory for a command");
+    if (!w.items) return bt_fail_sys(err, ENOMEM, "child", "no memory for a command");
     add(&w, model->all->ask.burthen);
     add(&w, "exec");
     add_devices(&w, model, pools);
     add_host(&w, model);
     add_floor(&w, model);
     add(&w, "--");
-    if (w.failed) return bt_fail_sys(err, 12, "child", "no memory for a command");
+    if (w.failed) return bt_fail_sys(err, ENOMEM, "child", "no memory for a command");
     memcpy(w.items + w.n, command, (n_command + 1ull) * sizeof *command);
     *ret_argv = w.items;
     return BT_OK;
@@ -184,7 +185,7 @@ static bt_status start(bt_model *model, bt_arena *arena, bt_error *err) {
 
 bt_status bt_model_launch(bt_model *model, bt_error *err) {
     bt_arena *arena = bt_arena_open(ARENA_MAX_BYTES, 4096);
-    if (!arena) return bt_fail_sys(err, 12, "child", "no memory for a command");
+    if (!arena) return bt_fail_sys(err, ENOMEM, "child", "no memory for a command");
     bt_status status = start(model, arena, err);
     bt_arena_close(arena);
     return status;

@@ -46,7 +46,7 @@ void bt_models_sampled(bt_models *models);
 /* Take no new work, answer what waits, end everything; on_empty when nothing lives any more. */
 void bt_models_shutdown(bt_models *models, void (*on_empty)(void *user), void *user);
 
-/* ---- between models.c and its parts ---- */
+/* ---- between its parts ---- */
 
 struct bt_models {
     bt_models_ask ask;
@@ -68,30 +68,54 @@ struct bt_models {
     struct bt_policy_step *step;
 };
 
-/* Something has changed: decide again, after the callbacks that run now. */
-void bt_models_kick(bt_models *models);
-/* The only way a state changes: said to listeners, in the log. */
-void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) BT_PRINTF(3, 4);
+/* models.c */
+void bt_models_sweep(bt_models *models); /* those that the configuration has dropped, and that nothing of is left */
 void bt_models_say(bt_models *models, const char *fmt, ...) BT_PRINTF(2, 3);
+/* model.c */
+bt_held_config *bt_models_hold(bt_held_config *held);
+void bt_models_release(bt_held_config *held); /* NULL is fine */
+bt_model *bt_model_open(bt_models *models, const bt_config_model *config, bt_held_config *source, bt_error *err);
+void bt_model_close(bt_model *model);
+bool bt_model_is_empty(const bt_model *model); /* nothing of it is left: once its configuration drops it, it is gone */
+/* "a, b, c": the ids of some of the models, as far as there is room. */
+void bt_model_names(bt_model *const *models, const uint32_t *which, uint32_t n_which, char *ret, size_t capacity);
+/* It is another model now: what it takes is asked anew, also where it is being asked. */
+void bt_model_forget_need(bt_model *model);
+/* queue.c */
+void bt_model_run_next(bt_model *model); /* whoever waits first has its turn */
 /* Answer everybody who waits with model->refusal. */
 void bt_model_refuse_waiting(bt_model *model);
 void bt_model_refuse(bt_model *model, uint32_t status, const char *code, uint32_t retry_after_s, const char *fmt, ...)
     BT_PRINTF(5, 6);
-
-/* Give a hold on a configuration back; NULL is fine. */
-void bt_models_release(bt_held_config *held);
+/* decide.c */
+/* Something has changed: decide again, after the callbacks that run now. */
+void bt_models_kick(bt_models *models);
+void bt_models_decide(void *user); /* the models; of timers */
 
 /* model_launch.c: the command line and the process */
 BT_MUST_CHECK bt_status bt_model_launch(bt_model *model, bt_error *err);
-void bt_model_ended(void *user, const bt_child_end *end); /* model_life.c */
 /* model_life.c: processes */
+/* The only way a state changes: said to listeners, in the log. */
+void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) BT_PRINTF(3, 4);
 void bt_model_admit(bt_model *model, const bt_policy_step *step);
 void bt_model_try_launch(bt_model *model); /* ADMITTED: start it if what was in its way is gone */
-void bt_model_stop(bt_model *model, const char *reason);
-void bt_model_kill(bt_model *model);
+void bt_model_give_back(bt_model *model, bt_model_state state,
+                        const char *why); /* what was reserved; it is state now */
 /* Idle, outdated, asked to go...: what follows from that. */
 void bt_model_settle(bt_model *model);
-void bt_model_look(bt_model *model);            /* its timer: is it ready? */
+void bt_model_look(bt_model *model); /* its timer */
+void bt_model_look_again(bt_model *model, uint64_t delay_ms);
+uint64_t bt_model_now_ms(const bt_model *model);
+/* A start has failed: the next one waits, longer each time. */
+void bt_model_count_failure(bt_model *model);
+uint32_t bt_model_retry_after_s(const bt_model *model);
+/* model_health.c: is it ready? */
+void bt_model_look_at_health(bt_model *model);
+void bt_model_drop_probe(bt_model *model);
+/* model_end.c */
+void bt_model_stop(bt_model *model, const char *reason);
+void bt_model_kill(bt_model *model);
+void bt_model_ended(void *user, const bt_child_end *end);
 void bt_model_look_at_release(bt_model *model); /* its process has gone, and there is a new sample */
 /* model_memory.c: what it takes */
 /* Its group in the configuration of now, also where it is still of an earlier one; UINT32_MAX: none. */
@@ -101,10 +125,7 @@ void bt_model_sampled(bt_model *model, const bt_pools *pools); /* its memory has
 bool bt_models_room_is_there(const bt_models *models, const bt_model *model);
 void bt_model_heard(bt_model *model, const char *line, size_t n); /* a line of its process */
 void bt_model_learn(bt_model *model);
-/* models.c: it is another model now: what it takes is asked anew, also where it is being asked. */
-void bt_model_forget_need(bt_model *model);
 void bt_models_ask_needs(bt_models *models);
-void bt_model_forget_need(bt_model *model); /* models.c */
 /* It starts, or begins to end: what others are seen to take by the difference is disturbed. */
 void bt_model_attribute(bt_model *model, bt_model_state state);
 bool bt_model_may_hold(const bt_model *model, uint32_t pool); /* it runs, and may have something of it */
@@ -122,6 +143,6 @@ bt_known bt_models_limit(const bt_models *models, uint32_t pool);
 void bt_live_tell_ceiling(bt_models *models, uint32_t pool);
 void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_step *step, bt_model *const *held);
 void bt_live_tell_sample(bt_models *models);
-/* decisions.c: what was decided, with its numbers, for listeners and refusals */
+/* decide_tell.c: what was decided, with its numbers, for listeners and refusals */
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step);
 void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, bt_model_refusal *ret);

@@ -117,6 +117,7 @@ static void answer(scraping *s) {
                                   .n_open = counts.n_open,
                                   .flow_bytes = bt_flow_total_bytes(),
                                   .bodies_bytes = counts.bodies_bytes,
+                                  .n_events_dropped = bt_events_dropped(router->events),
                                   .rss_bytes = memory.rss_bytes.value,
                                   .uptime_s = (bt_loop_now_ms(router->loop) - router->began_ms) / 1000};
     bt_text_init(&text, PAGE_MAX);

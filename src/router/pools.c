@@ -94,7 +94,7 @@ static void add_known(bt_text *answer, bt_known bytes) {
 static bt_status read_devices(void *arg, bt_text *answer, bt_error *err) {
     const bt_sampler *s = arg;
     bt_gpus *gpus = bt_heap_alloc(sizeof *gpus);
-    if (!gpus) return bt_fail_sys(err, 12, "probe", "cannot read the devices");
+    if (!gpus) return bt_fail_sys(err, ENOMEM, "probe", "cannot read the devices");
     bt_status status = bt_gpu_probe(s->root, NULL, true, gpus, err);
     for (uint32_t i = 0; status == BT_OK && i < gpus->n_devices; i++) {
         const bt_gpu *gpu = &gpus->devices[i];
@@ -339,7 +339,7 @@ static void sample(void *user) {
 bt_status bt_sampler_open(bt_loop *loop, const char *root, const bt_config *config, void (*on_sample)(void *user),
                           void *user, bt_sampler **ret, bt_error *err) {
     bt_sampler *s = bt_heap_alloc(sizeof *s);
-    if (!s) return bt_fail_sys(err, 12, "probe", "no memory to watch the machine");
+    if (!s) return bt_fail_sys(err, ENOMEM, "probe", "no memory to watch the machine");
     s->loop = loop;
     (void)snprintf(s->root, sizeof s->root, "%s", root ? root : "");
     s->config = config;

@@ -14,7 +14,6 @@
 #include "probe/psi.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* The router's own line of the host. Measured: 9 to 14 MiB resident with 10 models (bench/serve.py), a copy of it that
  * reads a header with 262,000 tokens 20 MiB more; the rest is for what is on its way between servers and clients. */

@@ -13,7 +13,6 @@
  * Nothing here is needed: where the folder cannot be written the router does without. */
 #include "router/reaper_note.h"
 
-#include "base/heap.h"
 #include "base/os.h"
 #include "base/state.h"
 #include "probe/proc.h"

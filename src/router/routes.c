@@ -8,7 +8,6 @@
 #include "router/routing.h"
 #include "router/server_target.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* By the body's "model". */

@@ -56,6 +56,11 @@ typedef struct bt_call_body {
 BT_MUST_CHECK bt_status bt_call_body_read(const char *content_type, const char *body, size_t n_body, bt_call_body *ret,
                                           bt_error *err);
 
+/* What pages have in common. param: the name of the member that says id, or NULL. */
+void bt_page_no_model(bt_request *request, const char *param, const char *id);
+/* Of the query; 0: not there, or no number above it. other: its name in llama-swap; NULL: none. */
+int64_t bt_page_number(const bt_request *request, const char *name, const char *other);
+
 /* Each answers a request of its own: */
 void bt_page_models(bt_router *router, bt_request *request);
 void bt_page_running(bt_router *router, bt_request *request);
@@ -68,7 +73,8 @@ void bt_page_metrics(bt_router *router, bt_request *request);
 void bt_page_logs(bt_router *router, bt_request *request, const char *rest); /* after "/logs" */
 void bt_page_events(bt_router *router, bt_request *request);
 void bt_page_web(bt_router *router, bt_request *request);
-bool bt_page_web_has(const char *path);                                      /* it is a file of the page */
+bool bt_page_web_has(const char *path); /* it is a file of the page */
+/* loading.c */
 void bt_page_unload(bt_router *router, bt_request *request, const char *id); /* NULL: all */
 void bt_page_load(bt_router *router, bt_request *request, const char *id);
 /* Those that the configuration wants loaded. */

@@ -57,9 +57,6 @@ const char *bt_request_header(const bt_request *request, const char *name); /* N
 BT_MUST_CHECK bt_status bt_request_forwarded(const bt_request *request, bt_header *ret, uint32_t n_max, uint32_t *ret_n,
                                              bt_error *err);
 const char *bt_request_body(const bt_request *request, size_t *ret_n);
-/* Take the body's bytes away from the request (to rewrite or free them); bt_heap_free. What was held is counted no
- * more. */
-char *bt_request_take_body(bt_request *request, size_t *ret_n);
 /* Asked by a page from elsewhere that the configuration does not name (its Origin, or Sec-Fetch-Site, says so): it must
  * change nothing, by whatever method. */
 bool bt_request_is_foreign(const bt_request *request);

@@ -22,7 +22,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
@@ -158,15 +157,6 @@ void bt_request_add_body(bt_request *request, const char *data, size_t n) {
 const char *bt_request_body(const bt_request *request, size_t *ret_n) {
     *ret_n = request->n_body;
     return request->body ? request->body : "";
-}
-
-char *bt_request_take_body(bt_request *request, size_t *ret_n) {
-    char *body = request->body;
-    *ret_n = request->n_body;
-    request->server->bodies_bytes -= request->body_capacity;
-    request->body = NULL;
-    request->n_body = request->body_capacity = 0;
-    return body;
 }
 
 /* ---- the connection ---- */

@@ -20,7 +20,6 @@
 #include "router/members.h"
 
 #include <limits.h>
-#include <string.h>
 
 /* llama.cpp counts the tokens of a task in int32_t (tools/server/server-task.h). */
 #define COUNT_MAX INT32_MAX

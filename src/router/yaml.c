@@ -14,9 +14,7 @@
  * libyaml's own memory comes from the C library: it holds a few tokens and the text of one scalar at a time. */
 #include "router/yaml.h"
 #include "base/error.h"
-#include "base/heap.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <yaml.h>
 

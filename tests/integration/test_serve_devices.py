@@ -19,7 +19,7 @@ from cards import GIB, STUB, Cards, of, pool, refusal, takes
 
 checks = harness.Checks()
 LATE_S = 2.0
-PATIENCE_S = 4.2  # of a start, for memory that is not there (src/router/model_life.c)
+PATIENCE_S = 4.2  # of a start, for memory that is not there (src/router/model_end.c)
 
 
 def try_admission(cards):

@@ -176,9 +176,6 @@ static inline void kit_on_request(void *user, bt_request *request) {
         bt_reply(request, 500, "text/plain", "second", 6, NULL, 0); /* is dropped */
     } else if (strcmp(path, "/facts") == 0) {
         kit_reply_facts(request);
-    } else if (strcmp(path, "/take") == 0) {
-        bt_heap_free(bt_request_take_body(request, &n));
-        bt_loop_timer_set(app->loop, &job->timer, kit_number(request, "ms", 0));
     } else if (strcmp(path, "/later") == 0) {
         bt_loop_timer_set(app->loop, &job->timer, kit_number(request, "ms", 20));
     } else if (strcmp(path, "/stream") == 0) {

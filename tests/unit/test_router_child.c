@@ -110,7 +110,15 @@ static void run(life *l, const char *script) {
 /* What has been said, without ends of lines at the end. */
 static const char *said(void) {
     static char text[4096];
-    bt_log_ring_last(ring, 100, text, sizeof text);
+    bt_text held;
+    bt_text_init(&held, BT_LOG_RING_BYTES);
+    bt_log_ring_text(ring, &held);
+    assert_false(held.failed);
+    assert_true(held.n_bytes < sizeof text);
+    size_t n = held.n_bytes;
+    memcpy(text, bt_text_str(&held), n);
+    bt_text_done(&held);
+    text[n > 0 ? n - 1 : 0] = '\0';
     return text;
 }
 
@@ -427,6 +435,10 @@ static void start_self(life *l, const char *what, const char *mib) {
     start_ask(&ask, l);
 }
 
+static void read_memory(const bt_child *child, bt_child_memory *ret) {
+    bt_children_memory_read(&child, &ret, 1);
+}
+
 static void memory_of_the_group_is_summed(void **state) {
     (void)state;
     life l;
@@ -436,7 +448,7 @@ static void memory_of_the_group_is_summed(void **state) {
     bt_child_memory memory = {0};
     for (int i = 0; i < 1000; i++) {
         run_for(20);
-        bt_child_memory_read(l.child, &memory);
+        read_memory(l.child, &memory);
         if (memory.anon_bytes.known && memory.anon_bytes.value >= 96 * MIB) break;
     }
     assert_int_equal(memory.n_processes, 3);
@@ -449,7 +461,7 @@ static void memory_of_the_group_is_summed(void **state) {
     bt_child_stop(l.child, 0);
     run_for(20000);
     assert_int_equal(l.n_ends, 1);
-    bt_child_memory_read(l.child, &memory);
+    read_memory(l.child, &memory);
     assert_false(memory.rss_bytes.known);
     assert_int_equal(memory.n_processes, 0);
     bt_child_close(l.child);

@@ -58,7 +58,6 @@ static void answers(void **state) {
     assert_string_equal(kit_header(&last, "Content-Length"), "3");
     assert_int_equal(status_of("GET /later?ms=30 HTTP/1.1\r\n" HOST "\r\n"), 200);
     assert_string_equal(body, "{\"late\":true}");
-    assert_int_equal(status_of("POST /take HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"), 200);
     assert_int_equal(status_of("GET /nothing HTTP/1.1\r\n" HOST "\r\n"), 404);
     assert_non_null(strstr(body, "\"type\":\"not_found_error\",\"code\":\"path\",\"param\":null}}"));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * decisions.c: each decision of the policy with its numbers: as an event, as a line of the log, as the answer of a
+ * decide_tell.c: each decision of the policy with its numbers: as an event, as a line of the log, as the answer of a
  * request that is refused. Every number that it was decided from is in it, so that "why was my model evicted" has an
  * answer that can be checked. */
+#include "router/json_tree.h"
 #include "router/models.h"
 
 #include "base/heap.h"
@@ -11,16 +12,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-
-static json_t *bytes_json(const bt_models *models, const uint64_t *bytes) {
-    const bt_pools *pools = bt_sampler_pools(models->ask.sampler);
-    json_t *object = json_object();
-    for (uint32_t i = 0; i < pools->n; i++) {
-        if (bytes[i] == 0 || bytes[i] > INT64_MAX) continue;
-        (void)json_object_set_new(object, pools->items[i].name, json_integer((json_int_t)bytes[i]));
-    }
-    return object;
-}
 
 /* What each pool has, and who holds it. */
 static json_t *pools_json(const bt_models *models) {
@@ -65,12 +56,8 @@ static const char *kind_name(bt_policy_kind kind) {
 }
 
 static void say_step(bt_models *models, const bt_policy_step *step) {
-    char names[400] = "";
-    size_t at = 0;
-    for (uint32_t i = 0; i < step->n_victims && at < sizeof names - 1; i++) {
-        int n = snprintf(names + at, sizeof names - at, "%s%s", i > 0 ? ", " : "", models->items[step->victims[i]]->id);
-        at += n > 0 ? (size_t)n : 0;
-    }
+    char names[400];
+    bt_model_names(models->items, step->victims, step->n_victims, names, sizeof names);
     const char *id = models->items[step->model]->id;
     if (step->kind == BT_POLICY_REFUSE)
         bt_models_say(models, "decision: refuse %s: needs %s, could have %s", id, BT_SIZE(step->need_bytes),
@@ -80,15 +67,17 @@ static void say_step(bt_models *models, const bt_policy_step *step) {
 }
 
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step) {
+    const bt_pools *pools = bt_sampler_pools(models->ask.sampler);
     const bt_model *model = models->items[step->model];
     json_t *victims = json_array();
     for (uint32_t i = 0; i < step->n_victims; i++)
         (void)json_array_append_new(victims, json_string(models->items[step->victims[i]]->id));
-    json_t *root = json_pack("{s:s, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:I}", "decision", kind_name(step->kind),
-                             "model", model->id, "victims", victims, "shrunk", step->shrunk, "how",
-                             bt_need_how_name(model->need.how), "need_bytes", bytes_json(models, model->need.bytes),
-                             "reserved_bytes", bytes_json(models, step->bytes), "pools", pools_json(models),
-                             "waited_ms", (json_int_t)models->view[step->model].waiting_ms);
+    json_t *root =
+        json_pack("{s:s, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:I}", "decision", kind_name(step->kind), "model",
+                  model->id, "victims", victims, "shrunk", step->shrunk, "how", bt_need_how_name(model->need.how),
+                  "need_bytes", bt_json_tree_pool_bytes(pools, model->need.bytes), "reserved_bytes",
+                  bt_json_tree_pool_bytes(pools, step->bytes), "pools", pools_json(models), "waited_ms",
+                  (json_int_t)models->view[step->model].waiting_ms);
     char *text = dump(root, BT_EVENT_BYTES_MAX);
     if (text) bt_events_add(models->ask.events, "decision", text);
     bt_heap_free(text);
