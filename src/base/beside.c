@@ -6,11 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+/* A folder may be "executed" too: lib/burthen is no program. */
+static bool is_file(const char *path, int access_mode) {
+    struct stat found;
+    return access(path, access_mode) == 0 && stat(path, &found) == 0 && S_ISREG(found.st_mode);
+}
+
 bool bt_beside_find(const char *name, int access_mode, char *ret_path, size_t capacity) {
-    static const char *const places[] = {"/", "/../lib/burthen/", "/../"};
+    static const char *const places[] = {"/", "/../lib/burthen/", "/../../bin/", "/../"};
     ssize_t n = capacity > 0 ? readlink("/proc/self/exe", ret_path, capacity - 1) : -1;
     if (n <= 0) return false;
     ret_path[n] = '\0';
@@ -19,7 +26,7 @@ bool bt_beside_find(const char *name, int access_mode, char *ret_path, size_t ca
     size_t left = capacity - (size_t)(slash - ret_path);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int written = snprintf(slash, left, "%s%s", places[i], name);
-        if (written > 0 && (size_t)written < left && access(ret_path, access_mode) == 0) return true;
+        if (written > 0 && (size_t)written < left && is_file(ret_path, access_mode)) return true;
     }
     return false;
 }

@@ -13,6 +13,7 @@ void bt_verb_help(const bt_verb *command, bt_text *text) {
     if (options_first) bt_text_add(text, " [options]");
     if (command->args[0]) bt_text_addf(text, " %s", command->args);
     if (!options_first) bt_text_add(text, " [options]");
+    if (command->bit == BT_CLI_SERVE) bt_text_add(text, " [-- OPTIONS of each llama-server]");
     bt_text_addf(text, "\n\n%s\n\n", command->summary);
     bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)command->bit, text);
     bt_text_add(text, "\nEvery option but text and files of one run may stand in the environment: --ram-budget as\n"

@@ -146,6 +146,8 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
     int code = 0;
     if (bt_cli_options_parse(command->bit, argc, argv, NULL, &options, &args, &err) != BT_OK) {
         code = bt_cli_fail(&err);
+        if (command->bit == BT_CLI_SERVE && strcmp(err.code, "option") == 0)
+            (void)fputs("burthen: options of llama-server stand behind --: burthen serve FOLDER -- -c 4096\n", stderr);
     } else if (options.help) {
         code = print_help(command);
     } else {

@@ -340,6 +340,7 @@ static bool read_body(bt_call *call, const char *name) {
         (void)snprintf(call->name, sizeof call->name, "%s", config->models[0].id);
     if (call->name[0]) return true;
     call->answered = true;
+    (void)snprintf(call->code, sizeof call->code, "model_missing");
     bt_reply_error(call->request, 400, "model_missing", "model", 0, NULL,
                    "the request names no model; /v1/models lists them");
     return false;

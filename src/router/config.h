@@ -169,8 +169,10 @@ BT_MUST_CHECK bt_status bt_config_add_file(bt_config *config, const char *path, 
                                            bt_error *err);
 /* The GGUF files of config->models_dir and below (depth 4), without later parts of a set, projectors (mmproj*), and
  * what a configured model names already, sorted by path. A projector beside its model is given to it (--mmproj). A
- * folder that cannot be read is an error, a file in it that is no GGUF is a note. */
-BT_MUST_CHECK bt_status bt_config_discover(bt_config *config, bt_config_notes *notes, bt_error *err);
+ * folder that cannot be read is an error, a file in it that is no GGUF is a note. args: as of bt_config_add_file. */
+BT_MUST_CHECK bt_status bt_config_discover(bt_config *config, char *const *args, bt_config_notes *notes, bt_error *err);
+/* The first of the words for llama-server that the router says itself (--port), NULL: none. words: NULL at the end. */
+const char *bt_config_taken_word(char *const *words);
 
 /* By id or alias; NULL: none. ret_alias: the name that was used, when it is an alias, else NULL. */
 const bt_config_model *bt_config_find(const bt_config *config, const char *name);

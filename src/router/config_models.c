@@ -114,16 +114,20 @@ static bool is_taken(const char *word) {
     return false;
 }
 
+const char *bt_config_taken_word(char *const *words) {
+    for (; *words; words++)
+        if (is_taken(*words)) return *words;
+    return NULL;
+}
+
 bt_status bt_read_model_args(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     bt_config_model *model = target;
     uint32_t n = 0;
     BT_TRY(read_words(r, node, BT_MACRO_KEEP_PORT, &model->args, &n));
-    for (uint32_t i = 0; i < n; i++) {
-        if (!is_taken(model->args[i])) continue;
+    const char *word = bt_config_taken_word(model->args);
+    if (word)
         return bt_read_fail(r, BT_E_FORMAT, node->line,
-                            "args: %.40s is given by the router; a command of its own (cmd:) may say it",
-                            model->args[i]);
-    }
+                            "args: %.40s is given by the router; a command of its own (cmd:) may say it", word);
     return BT_OK;
 }
 

@@ -98,8 +98,8 @@ void bt_config_text(const bt_config *config, const bt_config_notes *notes, bt_te
         const bt_config_group *g = &config->groups[i];
         bt_text_add(out, "group ");
         add_escaped(out, g->name);
-        bt_text_addf(out, ":%s%s%s\n", g->swap ? " one at a time;" : "", g->exclusive ? " alone;" : "",
-                     g->persistent ? " stays;" : "");
+        bt_text_addf(out, ": %s%s%s\n", g->swap ? "one at a time" : "side by side", g->exclusive ? "; alone" : "",
+                     g->persistent ? "; stays" : "");
     }
     for (uint32_t i = 0; i < config->n_peers; i++) {
         bt_text_add(out, "peer ");

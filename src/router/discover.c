@@ -39,6 +39,7 @@ typedef struct folder {
 
 typedef struct search {
     bt_config *config;
+    char *const *args; /* for each model, or NULL */
     bt_config_notes *notes;
     bt_error *err;
     bt_arena *arena;
@@ -214,6 +215,27 @@ static const char *projector_of(const search *s, const char *model) {
 
 /* ---- models ----------------------------------------------------------------------------------------------------- */
 
+/* Its projector, and behind it, so that they win, the words for each model. */
+static bt_status words_of(search *s, const char *path, char *const **ret) {
+    static char mmproj[] = "--mmproj";
+    const char *projector = projector_of(s, path);
+    uint32_t n_args = 0, n = 0;
+    *ret = s->args;
+    if (!projector) return BT_OK;
+    while (s->args && s->args[n_args])
+        n_args++;
+    char **words = bt_arena_array(s->arena, (uint64_t)n_args + 3, sizeof *words);
+    if (!words) return no_memory(s);
+    words[n++] = mmproj;
+    words[n++] = bt_arena_strdup(s->arena, projector);
+    if (!words[1]) return no_memory(s);
+    for (uint32_t i = 0; i < n_args; i++)
+        words[n++] = s->args[i];
+    words[n] = NULL;
+    *ret = words;
+    return BT_OK;
+}
+
 static bt_status add_model(search *s, const char *path) {
     struct stat file;
     char missing[1024];
@@ -227,15 +249,9 @@ static bt_status add_model(search *s, const char *path) {
         note(s, "%.80s: %.80s is missing", bt_path_file(path), missing[0] ? bt_path_file(missing) : "a part");
         return BT_OK;
     }
-    const char *projector = projector_of(s, path);
-    char mmproj[] = "--mmproj";
-    char *words[3] = {NULL, NULL, NULL};
-    if (projector) {
-        words[0] = mmproj;
-        words[1] = bt_arena_strdup(s->arena, projector);
-        if (!words[1]) return no_memory(s);
-    }
-    return bt_found_add(s->config, path, &file, projector ? words : NULL, &added, s->err);
+    char *const *words = NULL;
+    BT_TRY(words_of(s, path, &words));
+    return bt_found_add(s->config, path, &file, words, &added, s->err);
 }
 
 /* Later parts whose first part is not there. */
@@ -276,13 +292,13 @@ static bt_status find_models(search *s) {
     return BT_OK;
 }
 
-bt_status bt_config_discover(bt_config *config, bt_config_notes *notes, bt_error *err) {
+bt_status bt_config_discover(bt_config *config, char *const *args, bt_config_notes *notes, bt_error *err) {
     if (!config->models_dir) return BT_OK;
     bt_arena *arena = bt_arena_open(ARENA_MAX, 64u << 10);
     search *s = arena ? bt_arena_alloc(arena, sizeof *s) : NULL;
     bt_status status;
     if (s) {
-        *s = (search){.config = config, .notes = notes, .err = err, .arena = arena};
+        *s = (search){.config = config, .args = args, .notes = notes, .err = err, .arena = arena};
         status = find_models(s);
     } else {
         status = bt_fail(err, BT_E_NOMEM, "models_dir", BT_MEASURE_NONE, 0, 0, "no memory to look through %s",

@@ -64,7 +64,7 @@ static const bt_metrics_family families[N_FAMILIES] = {
     [START_FAILURES] = {"burthen_model_start_failures_total", "counter", "model", "starts",
                         "Starts after which a model's server did not become ready"},
     [EVICTIONS] = {"burthen_model_evictions_total", "counter", "model", "evictions",
-                   "Times that a model was stopped to make room for another"},
+                   "Times that a model was stopped for another, or for memory that other programs need"},
     [START_SECONDS] = {"burthen_model_start_seconds", "histogram", "model", "s",
                        "Time from the start of a model's server until it was ready"},
     [MODEL_BYTES] =

@@ -156,11 +156,15 @@ static bt_status run_plan(void *arg, bt_text *answer, bt_error *err) {
 
 void bt_page_plan(bt_router *router, bt_request *request) {
     const char *name = bt_request_query(request, "model");
-    const bt_model *model = name ? bt_models_find(router->models, name) : NULL;
+    if (!name || !*name) {
+        bt_reply_error(request, 400, "model_missing", "model", 0, NULL, "/api/plan?model=NAME: it names no model");
+        return;
+    }
+    const bt_model *model = bt_models_find(router->models, name);
     if (!model || !model->config->model) {
         bt_reply_error(request, model ? 400 : 404, model ? "plan" : "model_not_found", "model", 0, NULL,
                        model ? "%.128s is no model file of its own: its command decides" : "no model is called %.128s",
-                       name ? name : "");
+                       name);
         return;
     }
     asking *a = begin(router, request);

@@ -59,7 +59,8 @@ static void reload(running *r) {
     }
     bt_server_reconfigure(router->server, config);
     bt_sampler_reconfigure(router->sampler, config);
-    bt_models_say(router->models, "configuration read anew: %u models", config->n_models);
+    bt_models_say(router->models, "configuration read anew: %u model%s", config->n_models,
+                  config->n_models == 1 ? "" : "s");
     bt_events_add(router->events, "config", "{\"reloaded\":true}");
     bt_router_preload(router);
 }
@@ -220,7 +221,8 @@ static bt_status listen_and_run(running *r, const bt_config *config, bt_error *e
     if (router->ask->watch_file) bt_loop_timer_set(router->loop, &r->watch, 0);
     keep_alive(r);
     bt_router_preload(router);
-    bt_models_say(router->models, "listening on %s, %u models", bt_server_address(router->server), config->n_models);
+    bt_models_say(router->models, "listening on %s, %u model%s", bt_server_address(router->server), config->n_models,
+                  config->n_models == 1 ? "" : "s");
     if (router->ask->on_ready) router->ask->on_ready(router->ask->user, bt_server_address(router->server));
     return bt_loop_run(router->loop, err);
 }

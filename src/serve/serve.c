@@ -114,12 +114,30 @@ static bt_status apply_devices(const serving *s, bt_config *config, bt_error *er
     return BT_OK;
 }
 
+/* Words behind -- that would undo the router's own, or that nobody would be given. */
+static bt_status check_more(const serving *s, const bt_config *config, bt_error *err) {
+    const char *taken = s->more ? bt_config_taken_word(s->more) : NULL;
+    bool takes = config->models_dir != NULL;
+    if (taken)
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                       "%.40s behind -- is what the router itself says to each llama-server%s", taken,
+                       strcmp(taken, "--port") == 0 || strcmp(taken, "--host") == 0 ? "; its own address is --listen"
+                                                                                    : "");
+    for (uint32_t i = 0; i < s->args.n_args; i++)
+        takes = takes || !is_yaml(s->args.args[i]);
+    if (!s->more || takes) return BT_OK;
+    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                   "what follows -- goes to files and folders of models that are named here, and none is: models of a "
+                   "configuration have args");
+}
+
 static bt_status compose(serving *s, bt_config *config, bt_error *err) {
     apply_options(s, config);
+    BT_TRY(check_more(s, config, err));
     BT_TRY(apply_devices(s, config, err));
     for (uint32_t i = 0; i < s->args.n_args; i++)
         BT_TRY(add_argument(s, config, s->args.args[i], err));
-    if (config->models_dir) BT_TRY(bt_config_discover(config, &s->notes, err));
+    if (config->models_dir) BT_TRY(bt_config_discover(config, s->more, &s->notes, err));
     if (config->n_models > 0 || config->n_peers > 0) return BT_OK;
     return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
                    "there is no model: name GGUF files, a folder of them, or a configuration");

@@ -36,7 +36,7 @@ static bt_status everything(bt_config **ret, bt_error *err) {
     bool added = false;
     static const char body[] = "{\"model\":\"m\",\"a\":1}";
     BT_TRY(bt_config_load(ROOT "/c.yaml", ret, &kit_notes, err));
-    BT_TRY(bt_config_discover(*ret, &kit_notes, err));
+    BT_TRY(bt_config_discover(*ret, NULL, &kit_notes, err));
     BT_TRY(bt_config_add_file(*ret, ROOT "/more/z.gguf", NULL, &added, err));
     const bt_config_model *m = bt_config_find(*ret, "m");
     bt_arena *arena = bt_arena_open(1u << 16, 1024);

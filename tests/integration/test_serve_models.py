@@ -32,6 +32,8 @@ def check_names():
         checks.check(asked.status == 404 and asked.error.get("code") == "model_not_found" and asked.error["param"] == "model", f"{asked}")
         status, data = serve.request("/v1/chat/completions", {"messages": []})
         checks.check(status == 400 and stubs.error_of(data).get("code") == "model_missing", f"{status}: {data}")
+        row = serve.ask("/api/activity")["rows"][0]
+        checks.check(row["code"] == "model_missing", f"the log of activity says why: {row}")
         for bad in (b"{", b"[1]", b"\xff\xfe"):
             status, data = serve.request("/v1/chat/completions", bad)
             checks.check(status == 400 and stubs.error_of(data).get("code") == "body", f"{bad}: {status}: {data}")

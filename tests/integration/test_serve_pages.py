@@ -208,7 +208,7 @@ def check_machine():
                 checks.check(status == 400 and stubs.error_of(data).get("code") == "plan", f"{bad}: {status}: {data[:200]}")
         status, data = serve.request("/api/plan?model=a")
         checks.check(status == 400 and stubs.error_of(data).get("code") == "plan", f"{status}: {data}")
-        checks.check(serve.request("/api/plan")[0] == 404 and serve.request("/api/plan?model=x")[0] == 404, "no model, no plan")
+        checks.check(serve.request("/api/plan")[0] == 400 and serve.request("/api/plan?model=x")[0] == 404, "no model, no plan")
         memory = serve.ask("/api/memory")
         host = memory["pools"][0]
         checks.check(host["name"] == "host" and host["limit_bytes"] == 200 * harness.MIB, f"{host}")

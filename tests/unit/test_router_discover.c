@@ -46,7 +46,7 @@ static bt_config *found(const char *more) {
     (void)snprintf(text, sizeof text, "models_dir: " ROOT "\nttl: 5m\n%s", more);
     bt_config *c = kit_parse(text);
     bt_error err = {0};
-    if (bt_config_discover(c, &kit_notes, &err) != BT_OK) fail_msg("%s", err.text);
+    if (bt_config_discover(c, NULL, &kit_notes, &err) != BT_OK) fail_msg("%s", err.text);
     return c;
 }
 
@@ -199,7 +199,7 @@ static void by_name(void **state) {
     folder("b");
     model("b/a.gguf");
     assert_int_equal(bt_config_new(&c, NULL), BT_OK);
-    assert_int_equal(bt_config_discover(c, &kit_notes, &err), BT_OK); /* none given */
+    assert_int_equal(bt_config_discover(c, NULL, &kit_notes, &err), BT_OK); /* none given */
     assert_int_equal(bt_config_add_file(c, ROOT "/a.gguf", args, &added, &err), BT_OK);
     assert_true(added);
     assert_string_equal(c->models[0].args[1], "512");
@@ -218,8 +218,22 @@ static void by_name(void **state) {
         if (!strstr(err.text, why[i])) fail_msg("%s", err.text);
         assert_false(added);
     }
+    c->models_dir = ROOT "/b"; /* what is said for each goes to models of a folder too */
+    model("b/c.gguf");
+    assert_int_equal(bt_config_discover(c, args, &kit_notes, &err), BT_OK);
+    assert_string_equal(ids(c), "a a-2 c");
+    assert_string_equal(c->models[2].args[1], "512");
+    folder("p");
+    model("p/d.gguf");
+    model("p/mmproj-d.gguf");
+    c->models_dir = ROOT "/p"; /* behind its projector */
+    assert_int_equal(bt_config_discover(c, args, &kit_notes, &err), BT_OK);
+    assert_string_equal(c->models[3].args[0], "--mmproj");
+    assert_string_equal(c->models[3].args[2], "-c");
+    assert_string_equal(c->models[3].args[3], "512");
+    assert_null(c->models[3].args[4]);
     c->models_dir = ROOT "/nowhere";
-    assert_int_equal(bt_config_discover(c, &kit_notes, &err), BT_E_IO);
+    assert_int_equal(bt_config_discover(c, NULL, &kit_notes, &err), BT_E_IO);
     assert_string_equal(err.code, "models_dir");
     bt_config_close(c);
     assert_int_equal(bt_heap_live_blocks(), 0);
