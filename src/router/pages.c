@@ -3,8 +3,8 @@
  * pages.c: what the router says of itself and its models: lists, memory, requests, history.
  *
  * Shapes: /v1/models as OpenAI has it, with what llama-server adds (meta); /running as llama-swap; /api/... are ours
- * (docs/serve.md). Left out: /metrics (page_metrics.c), what goes on as it happens (page_streams.c), what is found out
- * aside (page_aside.c). */
+ * (docs/serve.md). Left out: requests on their way (page_requests.c), /metrics (page_metrics.c), what goes on as it
+ * happens (page_streams.c), what is found out aside (page_aside.c). */
 #include "router/json_tree.h"
 #include "router/routing.h"
 
@@ -167,32 +167,6 @@ void bt_page_memory(bt_router *router, bt_request *request) {
         (void)json_object_set_new(root, "devices", devices);
     }
     reply_tree(request, root);
-}
-
-/* ---- requests that are on their way ---- */
-
-#define REQUESTS_SHOWN 256u
-
-typedef struct requests {
-    const bt_router *router;
-    json_t *list;
-    uint64_t n;
-} requests;
-
-static void add_request(void *user, const bt_call_view *view) {
-    requests *all = user;
-    if (all->n++ >= REQUESTS_SHOWN) return;
-    json_t *one = json_pack("{s:s, s:s, s:s}", "model", view->model, "path", view->path, "state", view->state);
-    (void)json_object_set_new(one, "id", bt_json_tree_number(view->id));
-    (void)json_object_set_new(one, "age_ms", bt_json_tree_number(bt_loop_now_ms(all->router->loop) - view->began_ms));
-    (void)json_object_set_new(one, "sent_bytes", bt_json_tree_number(view->sent_bytes));
-    (void)json_array_append_new(all->list, one);
-}
-
-void bt_page_requests(bt_router *router, bt_request *request) {
-    requests all = {.router = router, .list = json_array()};
-    bt_calls_each(router, add_request, &all);
-    reply_tree(request, json_pack("{s:o, s:o}", "requests", all.list, "n", bt_json_tree_number(all.n)));
 }
 
 /* ---- history ---- */
