@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "probe/proc.h"
+#include "router/processes.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -36,22 +37,6 @@ static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
     return n;
 }
 
-/* Calls what with each process and its group until it says false. false: the system does not say who there is. */
-static bool each_process(bool (*what)(void *user, pid_t pid, pid_t group), void *user) {
-    bt_os_folder *folder = bt_os_folder_open("/proc");
-    if (!folder) return false;
-    const char *name = NULL;
-    bool on = true;
-    while (on && (name = bt_os_folder_next(folder)) != NULL) {
-        uint64_t number = 0;
-        if (!bt_span_number(bt_span_of(name), &number) || number > INT32_MAX) continue;
-        pid_t pid = (pid_t)number;
-        on = what(user, pid, getpgid(pid));
-    }
-    bt_os_folder_close(folder);
-    return true;
-}
-
 /* Of /proc/PID/stat: "PID (NAME) STATE ...", where the name may hold anything. What cannot be read for another reason
  * than that it is not there (no descriptors are left) may well live. */
 static bool is_dead(pid_t pid) {
@@ -67,16 +52,16 @@ typedef struct living {
     bool found;
 } living;
 
-static bool find_living(void *user, pid_t pid, pid_t group) {
+static bool find_living(void *user, pid_t pid) {
     living *l = user;
-    if (group == l->group) l->found = !is_dead(pid);
+    if (getpgid(pid) == l->group) l->found = !is_dead(pid);
     return !l->found;
 }
 
 bool bt_group_is_gone(pid_t group) {
     living l = {.group = group};
     if (kill(-group, 0) != 0 && errno == ESRCH) return true;
-    return each_process(find_living, &l) && !l.found;
+    return bt_processes_each(find_living, &l) && !l.found;
 }
 
 /* A line of status: "VmRSS:     123 kB". */
@@ -104,8 +89,9 @@ typedef struct sums {
     uint32_t n;
 } sums;
 
-static bool add_to_group(void *user, pid_t pid, pid_t group) {
+static bool add_to_group(void *user, pid_t pid) {
     const sums *s = user;
+    pid_t group = getpgid(pid);
     for (uint32_t i = 0; i < s->n; i++)
         if (s->groups[i] == group) add_memory(pid, s->of[i]);
     return true;
@@ -115,5 +101,5 @@ void bt_groups_memory_read(const pid_t *groups, bt_child_memory *const *ret, uin
     sums s = {.groups = groups, .of = ret, .n = n};
     for (uint32_t i = 0; i < n; i++)
         *ret[i] = (bt_child_memory){0};
-    if (n > 0) (void)each_process(add_to_group, &s); /* else nothing is known */
+    if (n > 0) (void)bt_processes_each(add_to_group, &s); /* else nothing is known */
 }

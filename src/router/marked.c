@@ -17,8 +17,8 @@
 #include "base/fault.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "probe/proc.h"
 #include "router/child.h"
+#include "router/processes.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -141,19 +141,22 @@ static bool end_one(sweep *s, pid_t pid, bool must) {
     return carries;
 }
 
+typedef struct look {
+    sweep *sweep;
+    bool must;
+    uint32_t n; /* that carried the mark */
+} look;
+
+static bool end_if_marked(void *user, pid_t pid) {
+    look *r = user;
+    if (pid != getpid()) r->n += end_one(r->sweep, pid, r->must);
+    return true;
+}
+
 /* How many there were; at least one where the system does not say. */
 static uint32_t end_round(sweep *s, bool must) {
-    uint32_t n = 0;
-    const char *name = NULL;
-    bt_os_folder *folder = bt_os_folder_open("/proc");
-    if (!folder) return 1;
-    while ((name = bt_os_folder_next(folder)) != NULL) {
-        uint64_t pid = 0;
-        if (!bt_span_number(bt_span_of(name), &pid) || pid > INT32_MAX || (pid_t)pid == getpid()) continue;
-        n += end_one(s, (pid_t)pid, must);
-    }
-    bt_os_folder_close(folder);
-    return n;
+    look r = {.sweep = s, .must = must};
+    return bt_processes_each(end_if_marked, &r) ? r.n : 1;
 }
 
 uint32_t bt_reaper_sweep(const char *mark, uint64_t grace_ms) {

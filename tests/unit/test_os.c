@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILE_BYTES 10000
@@ -382,6 +383,8 @@ static void test_clock(void **state) {
     }
     (void)usleep(2000);
     assert_true(bt_os_now_ns() - first >= 2000000);
+    int64_t from_s = (int64_t)time(NULL), unix_ms = bt_os_unix_ms(), to_s = (int64_t)time(NULL);
+    assert_true(unix_ms >= (from_s - 1) * 1000 && unix_ms < (to_s + 2) * 1000); /* time() may be a tick behind */
 }
 
 static void test_faults(void **state) {
