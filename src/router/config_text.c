@@ -106,7 +106,8 @@ void bt_config_text(const bt_config *config, const bt_config_notes *notes, bt_te
         add_escaped(out, config->peers[i].name);
         bt_text_add(out, ": ");
         add_escaped(out, config->peers[i].proxy);
-        bt_text_addf(out, ", %" PRIu32 " models\n", config->peers[i].n_models);
+        bt_text_addf(out, ", %" PRIu32 " model%s\n", config->peers[i].n_models,
+                     config->peers[i].n_models == 1 ? "" : "s");
     }
     if (notes) add_notes(config, notes, out);
 }

@@ -94,8 +94,11 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     model->draining = false;
     model->crashed = false;
     model->admitted_ms = bt_model_now_ms(model);
-    bt_model_set(model, BT_MODEL_ADMITTED, "%s of the host reserved%s%s", BT_SIZE(step->bytes[0]),
-                 step->n_victims > 0 ? ", others go first" : "", step->shrunk ? ", less than it asks for" : "");
+    bool is_unknown = model->need.how == BT_NEED_UNKNOWN && step->bytes[0] == 0;
+    bt_model_set(model, BT_MODEL_ADMITTED, "%s%s%s%s",
+                 is_unknown ? "nothing is reserved, as it is not known what it takes" : BT_SIZE(step->bytes[0]),
+                 is_unknown ? "" : " of the host reserved", step->n_victims > 0 ? ", others go first" : "",
+                 step->shrunk ? ", less than it asks for" : "");
 }
 
 void bt_model_give_back(bt_model *model, bt_model_state state, const char *why) {

@@ -300,9 +300,12 @@ static void on_need(void *user, const bt_need *need) {
     model->need = *need;
     model->need_there = true;
     model->need_at_ms = bt_loop_now_ms(models->ask.loop);
-    bt_models_say(models, "%s: %s of the host (%s)%s%s", model->id,
-                  need->how == BT_NEED_UNKNOWN ? "unknown" : BT_SIZE(need->bytes[0]), bt_need_how_name(need->how),
-                  need->reason[0] ? ": " : "", need->reason);
+    const char *more = need->reason[0] ? ": " : "";
+    if (need->how == BT_NEED_UNKNOWN)
+        bt_models_say(models, "%s: it is not known what it takes%s%s", model->id, more, need->reason);
+    else
+        bt_models_say(models, "%s: %s of the host (%s)%s%s", model->id, BT_SIZE(need->bytes[0]),
+                      bt_need_how_name(need->how), more, need->reason);
     bt_models_kick(models);
 }
 

@@ -113,7 +113,8 @@ static void shut_down(running *r) {
         return;
     }
     router->closing = true;
-    bt_models_say(router->models, "shutting down: %llu requests run", (unsigned long long)router->n_calls_running);
+    bt_models_say(router->models, "shutting down: %llu request%s", (unsigned long long)router->n_calls_running,
+                  router->n_calls_running == 1 ? " runs" : "s run");
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
         bt_model_refuse(bt_models_at(router->models, i), 503, "shutting_down", 0, "the router is shutting down");
     dismiss_listeners(router);

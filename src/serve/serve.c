@@ -38,7 +38,8 @@ typedef struct serving {
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
     const char *bad_model; /* the argument that cannot be found; NULL: none */
-    uint64_t n_lost;       /* lines that standard error did not take */
+    uint64_t n_lost;       /* lines that the log did not take */
+    int log_fd;            /* of --log-file, or standard error */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
 
@@ -224,17 +225,17 @@ static void clear_twins(void) {
 /* ---- what is said ---- */
 
 /* What a pipe or a terminal that says so takes without waiting (PIPE_BUF of Linux). */
-static bool takes_a_line(void) {
-    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&error, 1, 0) != 0;
+static bool takes_a_line(const serving *s) {
+    struct pollfd log = {.fd = s->log_fd, .events = POLLOUT};
+    return poll(&log, 1, 0) != 0;
 }
 
 /* Who reads standard error slowly, or has stopped, loses lines: all requests would wait for him. */
 static void say(serving *s, const char *who, const char *line, size_t n) {
     char text[LINE_BYTES];
     int length = 0;
-    if (s->options.quiet) return;
-    if (!takes_a_line()) {
+    if (s->options.quiet && s->log_fd == STDERR_FILENO) return;
+    if (!takes_a_line(s)) {
         s->n_lost++;
         return;
     }
@@ -245,7 +246,7 @@ static void say(serving *s, const char *who, const char *line, size_t n) {
     int room = (int)sizeof text - length, more = snprintf(text + length, (size_t)room, "%s: %.*s\n", who, (int)n, line);
     length += more < room ? more : room - 1;
     text[length - 1] = '\n';
-    (void)bt_os_write(STDERR_FILENO, text, (size_t)length);
+    (void)bt_os_write(s->log_fd, text, (size_t)length);
 }
 
 static void on_line(void *user, const char *line, size_t n) {
@@ -262,13 +263,34 @@ static void on_ready(void *user, const char *address) {
     (void)fflush(stdout);
 }
 
+/* Where there is no file or line, as of a folder's files, none is named. */
+static void say_notes(serving *s) {
+    char line[LINE_BYTES];
+    for (uint32_t i = 0; i < s->notes.n; i++) {
+        const bt_config_note *note = &s->notes.items[i];
+        int n = s->file && note->line > 0
+                    ? snprintf(line, sizeof line, "note: %s:%u: %s", s->file, note->line, note->text)
+                    : snprintf(line, sizeof line, "note: %s", note->text);
+        if (n > 0) on_line(s, line, strlen(line));
+    }
+}
+
+static bt_status open_log(serving *s, bt_error *err) {
+    const char *file = s->options.log_file;
+    s->log_fd = file ? open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : STDERR_FILENO;
+    if (s->log_fd >= 0) return BT_OK;
+    return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", file);
+}
+
 static int serve(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
     if (load(s, &config, &err) != BT_OK) return fail(s, &err);
-    for (uint32_t i = 0; i < s->notes.n; i++)
-        (void)fprintf(stderr, "burthen: note: %s:%u: %s\n", s->file ? s->file : "", s->notes.items[i].line,
-                      s->notes.items[i].text);
+    if (open_log(s, &err) != BT_OK) {
+        bt_config_close(config);
+        return bt_cli_fail(&err);
+    }
+    say_notes(s);
     warn_of_program(s, config);
     const bt_router_ask ask = {.config = config,
                                .reload = load,

@@ -3,8 +3,10 @@
 
 import http.client
 import json
+import pathlib
 import re
 import socket
+import tempfile
 import time
 
 import harness
@@ -193,6 +195,25 @@ def check_events():
         checks.check(status == 405, f"{status}: {data}")
 
 
+def check_log_file():
+    """--log-file has what standard error had, notes with it; a folder's are of no line."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "models").mkdir()
+        (folder / "models/no.gguf").write_text("hi")
+        text = stubs.config({"a": stubs.model(host="20M"), "b": stubs.model()}, models_dir=str(folder / "models"), logLevel="info")
+        with stubs.start(text, "--log-file", folder / "log", env={"BURTHEN_STATE_DIR": str(folder / "state")}) as serve:
+            serve.chat("b", "Hello", 1)
+            said = serve.log()
+            lines = (folder / "log").read_text().splitlines()
+        checks.check(said == "", f"nothing on standard error: {said}")
+        checks.check(any(line.startswith("burthen: note: no.gguf: ") for line in lines), f"a note of a folder: {lines}")
+        checks.check(any("serve.yaml:" in line and "logLevel" in line for line in lines), f"a note of a line: {lines}")
+        checks.check(any(line.endswith(", 2 models") for line in lines), f"what it listens on: {lines}")
+        checks.check(any(line.startswith("burthen: b: it is not known what it takes") for line in lines), f"no bytes of what is not known: {lines}")
+        checks.check(any(line.startswith("burthen: b: admitted: nothing is reserved, as") for line in lines), f"nor then: {lines}")
+
+
 def check_machine():
     """/api/machine, /api/plan, /api/memory, /running: JSON with what is asked for; the loop goes on meanwhile."""
     text = stubs.config({"a": stubs.model(host="20M"), "file": {"model": str(harness.SMOLLM2), "args": "-c 512"}}, for_models=200 * harness.MIB)
@@ -242,7 +263,7 @@ def check_odd_requests():
 def main():
     harness.require()
     stubs.run_beside(checks, [(check_keys, check_hosts, check_metrics), (check_secrecy, check_rows, check_events),
-                              (check_machine, check_odd_requests)])
+                              (check_machine, check_log_file, check_odd_requests)])
     checks.end()
 
 

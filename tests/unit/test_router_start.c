@@ -136,9 +136,9 @@ static void as_text(void **state) {
         "watchdog: reserve 1.00 GiB, grace 30 s, evict yes\n"
         "model a: /a; also b, c; in 1.00 GiB of RAM; unloaded after 90 s; group g; priority 2; persistent\n"
         "model z: x; takes host 1.0 MiB, X 2.0 MiB; unloaded after 120 min; unlisted\n"
-        "group g: one at a time; alone;\n"
-        "peer p: http://v, 1 models\n"
-        "note: dir/c.yaml:5: logLevel: the router logs what it decides; -q and --log-level of burthen "
+        "group g: one at a time; alone\n"
+        "peer p: http://v, 1 model\n"
+        "note: dir/c.yaml:5: logLevel: the router logs what it decides; -q and --log-file of burthen "
         "serve\n");
     bt_text_done(&text);
     bt_config_close(c);
