@@ -95,7 +95,8 @@ void bt_models_refusal_of(const bt_models *models, const bt_policy_step *step, b
     const char *pool = pools->items[step->pool].name;
     *ret = (bt_model_refusal){.status = 503, .retry_after_s = 30};
     (void)snprintf(ret->code, sizeof ret->code, "%s", step->pool == 0 ? "insufficient_memory" : "insufficient_vram");
-    const char *more = model->need.how == BT_NEED_LEARNED ? model->need.reason : model->need.words;
+    bool by_guard = strcmp(model->need.decision, "refused") == 0; /* else its words are of what it would do */
+    const char *more = model->need.how == BT_NEED_LEARNED ? model->need.reason : by_guard ? model->need.words : "";
     (void)snprintf(ret->text, sizeof ret->text, "%s needs %s of %s, and %s can be had, whatever is unloaded%s%s",
                    model->id, BT_SIZE(step->need_bytes), pool_words(pool), BT_SIZE(step->have_bytes),
                    more[0] ? ": " : "", more);

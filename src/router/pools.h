@@ -42,6 +42,9 @@ typedef struct bt_pools {
     bool ready;              /* there was a sample */
 } bt_pools;
 
+/* What a router with this configuration takes of the host itself. */
+uint64_t bt_pools_own_bytes(const bt_config *config);
+
 typedef struct bt_sampler bt_sampler;
 /* on_sample: after each. Starts with one at once. root: what stands before /proc and /sys. */
 BT_MUST_CHECK bt_status bt_sampler_open(bt_loop *loop, const char *root, const bt_config *config,

@@ -61,6 +61,10 @@ static bt_known host_left(const bt_config *config, const bt_machine *machine) {
     return (bt_known){left.bytes < UINT64_MAX - 1, left.bytes};
 }
 
+uint64_t bt_pools_own_bytes(const bt_config *config) {
+    return bt_sat_add_u64(OWN_BYTES, bt_config_bodies_bytes(config));
+}
+
 void bt_pools_read_host(bt_pools *pools, const char *root, const bt_config *config) {
     bt_pools_one *host = &pools->items[0];
     bt_machine *machine = bt_heap_alloc(sizeof *machine); /* 40 KiB */
@@ -68,7 +72,7 @@ void bt_pools_read_host(bt_pools *pools, const char *root, const bt_config *conf
     pools->stall = (bt_known){0};
     pools->own_anon_bytes = own_anon();
     *host = (bt_pools_one){.name = "host", .state = BT_READING_FAILED, .users_complete = true};
-    pools->own_bytes = bt_sat_add_u64(OWN_BYTES, bt_config_bodies_bytes(config));
+    pools->own_bytes = bt_pools_own_bytes(config);
     if (config->ram_budget_given)
         host->limit_bytes = (bt_known){true, bt_sat_sub_u64(config->ram_budget_bytes, pools->own_bytes)};
     if (!machine || bt_machine_probe(root, machine, &why) != BT_OK) {

@@ -14,8 +14,10 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/size.h"
 #include "cli/commands.h"
 #include "report/report.h"
+#include "router/pools.h"
 #include "router/router.h"
 
 #include <errno.h>
@@ -132,8 +134,20 @@ static bt_status check_more(const serving *s, const bt_config *config, bt_error 
                    "configuration have args");
 }
 
+/* A budget that has nothing for models is a slip of the pen: it would refuse them all. */
+static bt_status check_budget(const bt_config *config, bt_error *err) {
+    uint64_t own_bytes = bt_pools_own_bytes(config);
+    if (!config->ram_budget_given || config->ram_budget_bytes > own_bytes) return BT_OK;
+    return bt_fail(
+        err, BT_E_BUDGET, "ram_budget", BT_MEASURE_BYTES, own_bytes, config->ram_budget_bytes,
+        "a RAM budget of %s leaves nothing for models: the router and the bodies of requests (limits.bodies) "
+        "take %s of it",
+        BT_SIZE(config->ram_budget_bytes), BT_SIZE(own_bytes));
+}
+
 static bt_status compose(serving *s, bt_config *config, bt_error *err) {
     apply_options(s, config);
+    BT_TRY(check_budget(config, err));
     BT_TRY(check_more(s, config, err));
     BT_TRY(apply_devices(s, config, err));
     for (uint32_t i = 0; i < s->args.n_args; i++)
