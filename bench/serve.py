@@ -3,8 +3,6 @@
 """What a router costs: added latency, memory at rest, memory with many streams. Against llama-server asked directly, and
 against llama-server as a router of its own (--models-dir).
 
-usage: bench/serve.py [--model FILE] [--requests N] [--streams N] [--idle SECONDS]
-
   latency   POST /tokenize, which llama-server answers in a fraction of a millisecond, one request after the other on kept
             connections, both routers and a server in turn, so that a slow moment of the machine meets all; medians, in ms
   idle      resident and anonymous memory of each router with 10 models listed, after a while without a request
@@ -12,7 +10,6 @@ usage: bench/serve.py [--model FILE] [--requests N] [--streams N] [--idle SECOND
 
 The model's server runs with one thread; nothing but the router is measured."""
 
-import argparse
 import http.client
 import json
 import os
@@ -20,12 +17,11 @@ import pathlib
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
+from support import kit
 
 import cgroup_box
 import client
@@ -120,32 +116,38 @@ def streams(serve, n):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=str(harness.SMOLLM2))
-    parser.add_argument("--requests", type=int, default=2000)
+    parser = kit.parser(__doc__, rounds=3, model=harness.SMOLLM2.name)
+    parser.add_argument("--requests", type=int, default=1000, help="a round")
     parser.add_argument("--streams", type=int, default=200)
-    parser.add_argument("--idle", type=float, default=60)
+    parser.add_argument("--idle", type=float, default=60, help="seconds")
     options = parser.parse_args()
     harness.require(options.model, llama_server.PROGRAM)
+    found = kit.begin(options, options.model)
     with tempfile.TemporaryDirectory() as folder, Peer(options.model, pathlib.Path(folder)) as peer, \
             router.Router(config(options.model, N_MODELS, 4)) as serve:
         if not serve.works:
             raise SystemExit(serve.log())
         time.sleep(options.idle)
-        for name, one in (("burthen serve", serve), ("llama-server", peer)):
-            anon, rss = anon_mib(one.pid)
-            print(f"idle, {N_MODELS} models, {options.idle:.0f} s: {name}: RssAnon {anon:.1f} MiB, VmRSS {rss:.1f} MiB")
+        found["idle_mib"] = {name: dict(zip(("anon", "rss"), anon_mib(one.pid)))
+                             for name, one in (("burthen serve", serve), ("llama-server", peer))}
         serve.chat("m0", "Hello", 1)
         peer.ask("/tokenize", {"model": "m0", "content": "Hello"})
-        found = latency(serve, peer, options.requests)
-        print(f"latency, medians of {options.requests} (p99): direct {found['direct'][0]:.3f} ms ({found['direct'][1]:.2f})")
-        for name in ("burthen serve", "llama-server"):
-            print(f"  through {name}: {found[name][0]:.3f} ms ({found[name][1]:.2f}), added {found[name][0] - found['direct'][0]:.3f} ms")
+        rounds = [latency(serve, peer, options.requests) for _ in range(options.rounds)]
+        found["latency_ms"] = {name: {"median": kit.spread([one[name][0] for one in rounds]),
+                                      "p99": kit.spread([one[name][1] for one in rounds])} for name in rounds[0]}
+        found["added_ms"] = {name: kit.spread([one[name][0] - one["direct"][0] for one in rounds])
+                             for name in ("burthen serve", "llama-server")}
         peak, ended = streams(serve, options.streams)
-        bad = [why for why in ended if why is not True]
-        print(f"streams, {options.streams} at once: {len(ended) - len(bad)} ended well, RssAnon of burthen serve at most {peak:.1f} MiB")
-        for why in bad[:3]:
-            print(why)
+        found["streams"] = {"n": len(ended), "whole": sum(one is True for one in ended), "peak_anon_mib": peak}
+    if not options.json:
+        for name, one in found["idle_mib"].items():
+            print(f"idle, {N_MODELS} models, {options.idle:.0f} s: {name}: RssAnon {one['anon']:.1f} MiB, VmRSS {one['rss']:.1f} MiB")
+        for name, one in found["latency_ms"].items():
+            added = f", added {kit.cell(found['added_ms'][name], 3)}" if name in found["added_ms"] else ""
+            print(f"latency in ms, {name}: median {kit.cell(one['median'], 3)}, p99 {kit.cell(one['p99'], 3)}{added}")
+        print(f"streams, {options.streams} at once: {found['streams']['whole']} ended well, RssAnon at most {peak:.1f} MiB")
+    kit.end(options, found)
 
 
-main()
+if __name__ == "__main__":
+    main()
