@@ -14,50 +14,16 @@
 #define ARGV_CHECK(condition) assert_true(condition)
 #include "argv_kit.h"
 #include "base/heap.h"
-#include "random.h"
+#include "corpus.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 
-#define N_ROUNDS   3000
-#define N_TEXT_MAX 8192
-#define N_MAX      64
-#define CORPUS     BT_TEST_DATA "/fuzz/argv"
-
-typedef struct sample {
-    char data[N_TEXT_MAX];
-    size_t n;
-} sample;
-
-static sample samples[N_MAX];
-static size_t n_samples;
-static uint64_t seed = UINT64_C(0x61726776);
-
-static size_t below(size_t n) {
-    return (size_t)(random_next(&seed) % n);
-}
+#define N_ROUNDS 3000
+#define CORPUS   BT_TEST_DATA "/fuzz/argv"
 
 static int load_corpus(void **state) {
     (void)state;
-    const char *fixed = getenv("BT_SEED");
-    if (fixed) seed = strtoull(fixed, NULL, 10);
-    print_message("BT_SEED=%" PRIu64 "\n", seed);
-    DIR *folder = opendir(CORPUS);
-    if (!folder) return -1;
-    const struct dirent *entry;
-    n_samples = 0;
-    while ((entry = readdir(folder)) && n_samples < N_MAX) {
-        char path[1024];
-        if (entry->d_name[0] == '.') continue;
-        (void)snprintf(path, sizeof path, CORPUS "/%s", entry->d_name);
-        FILE *file = fopen(path, "rb");
-        if (!file) continue;
-        sample *s = &samples[n_samples++];
-        s->n = fread(s->data, 1, sizeof s->data / 2, file);
-        (void)fclose(file);
-    }
-    (void)closedir(folder);
-    return n_samples >= 12 ? 0 : -1;
+    return corpus_load(CORPUS, UINT64_C(0x61726776), 12);
 }
 
 static void check(const sample *s) {

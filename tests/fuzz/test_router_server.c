@@ -2,7 +2,7 @@
  * test_router_server.c: the corpus of tests/data/fuzz/http (what clients send, raw) as it is, and mutated, in one piece
  * or several, read or not: the server lives, ends every request that it gave away, and holds nothing at the end. The
  * seed is printed; BT_SEED=N runs that one again. */
-#include "random.h"
+#include "corpus.h"
 #include "router_server_kit.h"
 
 #include <setjmp.h>
@@ -12,50 +12,19 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <inttypes.h>
 
-#define N_ROUNDS   1000
-#define N_TEXT_MAX 8192
-#define N_MAX      64
-#define CORPUS     BT_TEST_DATA "/fuzz/http"
+#define N_ROUNDS 1000
+#define CORPUS   BT_TEST_DATA "/fuzz/http"
 
-typedef struct sample {
-    char data[N_TEXT_MAX];
-    size_t n;
-} sample;
-
-static sample samples[N_MAX];
-static size_t n_samples;
-static uint64_t seed = UINT64_C(0x68747470);
 static kit server;
-
-static size_t below(size_t n) {
-    return (size_t)(random_next(&seed) % n);
-}
 
 static int load_corpus(void **state) {
     (void)state;
-    const char *fixed = getenv("BT_SEED");
-    if (fixed) seed = strtoull(fixed, NULL, 10);
-    print_message("BT_SEED=%" PRIu64 "\n", seed);
-    DIR *folder = opendir(CORPUS);
-    if (!folder) return -1;
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) && n_samples < N_MAX) {
-        char path[1024];
-        if (entry->d_name[0] == '.') continue;
-        (void)snprintf(path, sizeof path, CORPUS "/%s", entry->d_name);
-        FILE *file = fopen(path, "rb");
-        if (!file) continue;
-        sample *s = &samples[n_samples++];
-        s->n = fread(s->data, 1, sizeof s->data / 2, file);
-        (void)fclose(file);
-    }
-    (void)closedir(folder);
+    int loaded = corpus_load(CORPUS, UINT64_C(0x68747470), 20);
     bt_config config = kit_config();
     server = kit_start(&config);
-    return n_samples >= 20 && server.port ? 0 : -1;
+    return server.port ? loaded : -1;
 }
 
 static int nothing_left(void **state) {

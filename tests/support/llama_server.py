@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 
+import background
 import cgroup_box
 import client
 import harness
@@ -31,7 +32,6 @@ import watch
 
 PROGRAM = harness.LLAMA_BIN / "llama-server"
 START_S = 120
-STOP_S = 60
 SAMPLE_S = 0.01
 LOOK_S = 0.05  # between two questions whether it is ready
 
@@ -43,14 +43,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Server(client.Client):
+class Server(background.Background, client.Client):
     def __init__(self, *args, prefix=(), program=PROGRAM, env=None, box=None, limit=None, start_s=START_S):
         """args: of the server, without host and port; program: words that start it; limit: of limits.py."""
         self.port = free_port()
         words = (program,) if isinstance(program, (str, os.PathLike)) else tuple(program)
         self.command = [str(word) for word in (*prefix, *words, *args, "--host", "127.0.0.1", "--port", self.port)]
         self.peak_bytes = self.peak_rss_bytes = 0
-        self._status = self._text = None
         self._log = tempfile.TemporaryFile()
         before = [call for call in (box and box.join, limit) if call]
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
@@ -127,9 +126,6 @@ class Server(client.Client):
 
     # ---- from outside ----
 
-    def is_alive(self):
-        return self.process.poll() is None
-
     def program(self):
         """The file that the process runs."""
         return pathlib.Path(os.readlink(f"/proc/{self.pid}/exe"))
@@ -143,26 +139,7 @@ class Server(client.Client):
         self._measure()
         return self.peak_bytes
 
-    def log(self):
-        if self._text is not None:
-            return self._text
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
-
     def stop(self, number=signal.SIGTERM):
-        """(exit status, or minus the signal's number; log). Where it has ended by itself: how it did."""
-        if self._text is not None:
-            return self._status, self._text
-        self._measure()
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            self._status = self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self._status = self.process.wait()
-        self._over.set()
-        self._looker.join()
-        self._text = self.log()
-        self._log.close()
-        return self._status, self._text
+        if self._text is None:
+            self._measure()
+        return super().stop(number)

@@ -10,18 +10,17 @@ Its processes are found by the mark that it puts into their environment, so that
 
 import os
 import pathlib
-import signal
 import subprocess
 import tempfile
 import threading
 import time
 
+import background
 import cgroup_box
 import client
 import harness
 
 START_S = 30
-STOP_S = 60
 SAMPLE_S = 0.1
 MARK = b"BURTHEN_SERVE_MARK="
 
@@ -60,7 +59,7 @@ def descendants(pid):
     return found
 
 
-class Router(client.Client):
+class Router(background.Background, client.Client):
     def __init__(self, config, *args, env=None, start_s=START_S, folder=None, model_args=()):
         """config: text of a YAML file, or a list of files and folders of models."""
         self._folder = tempfile.TemporaryDirectory()
@@ -79,7 +78,6 @@ class Router(client.Client):
                                         env=harness.environment() | (env or {}))
         self.pid = self.process.pid
         self.peak_tree_bytes, self.samples, self.peak_of = 0, 0, {}
-        self._status = self._text = None
         self._over = threading.Event()
         line = self.process.stdout.readline().decode().strip()  # the address, or nothing: it has ended
         self.works = line.startswith("http")
@@ -129,33 +127,6 @@ class Router(client.Client):
     def children(self):
         """pid of each running model, by its id."""
         return {one["model"]: one["pid"] for one in self.ask("/running")["running"] if "pid" in one}
-
-    def is_alive(self):
-        return self.process.poll() is None
-
-    def log(self):
-        if self._text is not None:
-            return self._text
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
-
-    def stop(self, number=signal.SIGTERM):
-        """(exit status, or minus the signal's number; log)."""
-        if self._text is not None:
-            return self._status, self._text
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            self._status = self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self._status = self.process.wait()
-        self._over.set()
-        self._looker.join()
-        self._text = self.log()
-        self._log.close()
-        self.process.stdout.close()
-        return self._status, self._text
 
     # ---- questions ----
 

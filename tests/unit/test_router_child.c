@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "open_files.h"
 #include "probe/leaf.h"
+#include "process_kit.h"
 #include "router/child.h"
 #include "router/child_group.h"
 #include "router/child_oom.h"
@@ -132,19 +133,6 @@ static const char *wait_for_line(void) {
 
 static pid_t said_number(void) {
     return (pid_t)strtol(said(), NULL, 10);
-}
-
-/* Dead, or a zombie of somebody else. */
-static bool is_gone(pid_t pid) {
-    char path[64];
-    char text[256] = "";
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = bt_os_open(path, false);
-    if (fd < 0) return true;
-    (void)bt_os_pread(fd, text, sizeof text - 1, 0);
-    (void)bt_os_close(fd);
-    const char *state = strrchr(text, ')');
-    return !state || state[2] == 'Z' || state[2] == 'X';
 }
 
 /* ---- a start ---- */

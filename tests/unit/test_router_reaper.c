@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/state.h"
 #include "open_files.h"
+#include "process_kit.h"
 #include "router/child.h"
 #include "router/marked.h"
 #include "router/reaper.h"
@@ -43,19 +44,6 @@ static int start_test(void **state) {
 static int end_test(void **state) {
     (void)state;
     return bt_heap_live_blocks() == 0 && n_open_files() == n_files ? 0 : -1;
-}
-
-/* Dead, or a zombie. */
-static bool is_gone(pid_t pid) {
-    char path[64];
-    char text[256] = "";
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = bt_os_open(path, false);
-    if (fd < 0) return true;
-    (void)bt_os_pread(fd, text, sizeof text - 1, 0);
-    (void)bt_os_close(fd);
-    const char *state = strrchr(text, ')');
-    return !state || state[2] == 'Z' || state[2] == 'X';
 }
 
 static bool gone_within(pid_t pid, int ms) {
