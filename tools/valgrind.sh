@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Memcheck on the unit, property and fuzz tests of the parts that are pure or near it, in the build of preset `dev`: values
+# that nobody set, which the sanitizers of `make check` do not see. Any error, and any block that nothing points at, fails.
+#
+# usage: tools/valgrind.sh [REGEX]     only the programs whose names match (test_unit_gguf, test_property_plan)
+#
+# Left out: threads, rings of requests and mappings of big memory (store; the thread sanitizer and ASan have those), the
+# router's tests but those that compute only (they wait for servers by the clock), and tests of time itself.
+set -eu
+
+cd "$(dirname "$0")/.."
+only=${1:-.}
+programs=build/dev/tests
+reports=build/dev/valgrind
+# Memcheck is 20 to 50 times slower, and a test of `make check` may take 300 s at most; none of these takes 10.
+limit_s=900
+left_out='^test_(unit_(bench|disk|drop_in_bench|experts|placing|reader|reader_queue|ring|store_file)|property_ring)$'
+router='^test_(unit|property|fuzz)_router_'
+router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'
+
+command -v valgrind >/dev/null 2>&1 || {
+    echo "valgrind: it is missing (make valgrind installs it)" >&2
+    exit 1
+}
+rm -rf "$reports"
+mkdir -p "$reports"
+
+# Of one program: its name and verdict in a line; what valgrind and the test said stays in a file, printed on failure.
+# shellcheck disable=SC2016 # the program of xargs expands it
+one='
+    name=$1
+    report=$2/$name
+    begin=$(date +%s)
+    rc=0
+    timeout "$3" valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect \
+        --errors-for-leak-kinds=definite,indirect --track-origins=yes --num-callers=30 \
+        --suppressions=tests/support/valgrind.supp "$4/$name" >"$report" 2>&1 || rc=$?
+    case $rc in
+    0 | 77) verdict=clean ;;
+    124) verdict="over $3 s" ;;
+    *) verdict="FAILED ($rc)" ;;
+    esac
+    printf "%-40s %4d s  %s\n" "$name" "$(($(date +%s) - begin))" "$verdict"
+    [ "$verdict" = clean ] || { cat "$report"; exit 1; }
+'
+chosen=$(find "$programs" -maxdepth 1 -type f -perm -u+x -name 'test_*' -printf '%f\n' | sort |
+    grep -E '^test_(unit|property|fuzz)_' | grep -Ev "$left_out" |
+    { while read -r name; do
+        if ! printf '%s' "$name" | grep -Eq "$router" || printf '%s' "$name" | grep -Eq "$router_pure"; then
+            echo "$name"
+        fi
+    done; } | grep -E "$only" || true)
+[ -n "$chosen" ] || {
+    echo "valgrind: no program of that name in $programs" >&2
+    exit 1
+}
+if ! printf '%s\n' "$chosen" | xargs -P "${JOBS:-$(nproc)}" -I NAME sh -c "$one" valgrind NAME "$reports" "$limit_s" "$programs"; then
+    echo "valgrind: errors above; each program's report is in $reports" >&2
+    exit 1
+fi
+echo "valgrind: $(printf '%s\n' "$chosen" | wc -l) programs, no error"
