@@ -34,8 +34,7 @@ one='
     begin=$(date +%s)
     rc=0
     timeout "$3" valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect \
-        --errors-for-leak-kinds=definite,indirect --track-origins=yes --num-callers=30 \
-        --suppressions=tests/support/valgrind.supp "$4/$name" >"$report" 2>&1 || rc=$?
+        --errors-for-leak-kinds=definite,indirect --track-origins=yes --num-callers=30 "$4/$name" >"$report" 2>&1 || rc=$?
     case $rc in
     0 | 77) verdict=clean ;;
     124) verdict="over $3 s" ;;
