@@ -1,20 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Memcheck on the unit, property and fuzz tests of the parts that are pure or near it, in the build of preset `dev`: values
-# that nobody set, which the sanitizers of `make check` do not see. Any error, and any block that nothing points at, fails.
+# Memcheck on the unit and property tests of the parts that are pure or near it, in the build of preset `dev`: values that
+# nobody set, which the sanitizers of `make check` do not see. Any error, and any block that nothing points at, fails.
 #
-# usage: tools/valgrind.sh [REGEX]     only the programs whose names match (test_unit_gguf, test_property_plan)
+# usage: tools/valgrind.sh [REGEX]     the programs whose names match: test_unit_gguf, or test_fuzz_, which takes hours
 #
 # Left out: threads, rings of requests and mappings of big memory (store; the thread sanitizer and ASan have those), the
 # router's tests but those that compute only (they wait for servers by the clock), and tests of time itself.
 set -eu
 
 cd "$(dirname "$0")/.."
-only=${1:-.}
+only=${1:-^test_(unit|property)_}
 programs=build/dev/tests
 reports=build/dev/valgrind
-# Memcheck is 20 to 50 times slower, and a test of `make check` may take 300 s at most; none of these takes 10.
-limit_s=900
+# Memcheck is 20 to 50 times slower: a test of `make check` may take 300 s at most, and of these none takes 30. Tests over
+# random inputs try one of twenty (tests/support/rounds.h).
+limit_s=1200
+BT_ROUNDS=20
+export BT_ROUNDS
 left_out='^test_(unit_(bench|disk|drop_in_bench|experts|placing|reader|reader_queue|ring|store_file)|property_ring)$'
 router='^test_(unit|property|fuzz)_router_'
 router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'
