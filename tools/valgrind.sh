@@ -5,8 +5,9 @@
 #
 # usage: tools/valgrind.sh [REGEX]     the programs whose names match: test_unit_gguf, or test_fuzz_, which takes hours
 #
-# Left out: threads, rings of requests and mappings of big memory (store; the thread sanitizer and ASan have those), the
-# router's tests but those that compute only (they wait for servers by the clock), and tests of time itself.
+# Left out: threads and rings of requests (store; the other sanitizers have those), mappings (memcheck refuses other sizes
+# than a kernel does, and does not know mlock2), tests of time and of many processes at once, and the router's but those
+# that compute only: the others wait for servers by the clock.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -18,7 +19,7 @@ reports=build/dev/valgrind
 limit_s=1200
 BT_ROUNDS=20
 export BT_ROUNDS
-left_out='^test_(unit_(bench|disk|drop_in_bench|experts|placing|reader|reader_queue|ring|store_file)|property_ring)$'
+left_out='^test_(unit_(account|bench|disk|drop_in_bench|experts|mappings|old_kernel|os|placing|pool|reader|reader_queue|reservations|ring|store_file)|property_ring)$'
 router='^test_(unit|property|fuzz)_router_'
 router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'
 

@@ -2,6 +2,7 @@
  * test_reservations.c: what other budgets have promised: by real processes, many at once, killed, with their numbers
  * taken by others; and files that are torn, foreign, or somebody else's. */
 #include "base/text.h"
+#include "leave.h"
 #include "probe/reservations.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static child child_start(uint64_t bytes, uint64_t touch_bytes) {
         char byte = good ? 'y' : 'n';
         good = write(ready[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1;
         if (good) bt_reservation_drop();
-        _exit(memory && memory[touch_bytes / 2] == 0 ? 1 : 0);
+        leave(memory && memory[touch_bytes / 2] == 0 ? 1 : 0);
     }
     (void)close(go[0]);
     (void)close(ready[1]);
@@ -247,7 +248,7 @@ static void two_hundred_at_once(void **state) {
             if (turn == 2) bt_reservation_drop();
             good = bt_reservation_make("run", turn * MIB, UINT64_MAX, &promised, NULL) == BT_OK && promised;
         }
-        _exit(good ? 0 : 1); /* without taking back: as if killed */
+        leave(good ? 0 : 1); /* without taking back: as if killed */
     }
     (void)close(gate[0]);
     (void)close(gate[1]);
