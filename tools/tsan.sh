@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 build=build/tsan
 races=$(pwd)/$build/races
 units='unit\.(account|disk|experts|heap|ledger|log|memo|pool|reader|reader_queue|ring|router_[a-z_]+|store_file)'
-properties='property\.(ring|router_[a-z_]+)'
+properties='property\.(ring|router_[a-z_]+|sharing)'
 device='integration\.(allocator|buffers|conversation|plugin|readings|replace|reserve|rpc|sequences|worker_device)'
 router='integration\.serve_(admission|attacks|cancel|failures|models|pages|reload|storm|turns)'
 tests=${1:-"^($units|$properties|$device|$router)\$"}
