@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * leave.h: how a process that a test has made by fork ends: by _exit, so that nothing of the test's is flushed or closed
- * a second time; in a build that measures coverage, with its counts. */
+ * leave.h: how a process that a test has made by fork ends: by _exit, so that nothing of the test's is flushed or
+ * closed a second time; in a build that measures coverage, with its counts. */
 #pragma once
 
 #include <unistd.h>
