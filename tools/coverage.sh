@@ -24,11 +24,12 @@ command -v gcovr >/dev/null 2>&1 || {
 }
 # Counts of earlier runs would be added to this one's.
 find "$build" -name '*.gcda' -delete
-ctest --test-dir "$build" "$@" --parallel "${JOBS:-$(nproc)}" --output-on-failure --no-tests=error
+failed=0
+ctest --test-dir "$build" "$@" --parallel "${JOBS:-$(nproc)}" --output-on-failure --no-tests=error || failed=1
 gcovr --root . --filter src/ --object-directory "$build" -j "${JOBS:-$(nproc)}" --csv --output "$table"
 
 # The columns are found by their names: releases of gcovr differ in what else they print.
-awk -F , -v wish="$wish" -v held="$held" '
+awk -F , -v wish="$wish" -v held="$held" -v failed="$failed" '
     NR == 1 {
         for (i = 1; i <= NF; i++) column[$i] = i
         next
@@ -42,6 +43,7 @@ awk -F , -v wish="$wish" -v held="$held" '
         if ($column["line_covered"] > covered[file]) covered[file] = $column["line_covered"]
     }
     END {
+        if (failed) print "\ncoverage: a test failed, see above: the figures are too low"
         for (i = 1; i <= n_files; i++) {
             file = files[i]
             split(file, part, "/")
@@ -73,7 +75,7 @@ awk -F , -v wish="$wish" -v held="$held" '
         }
         if (n_under) printf "\nFiles under %d %% (lines not covered, of all):\n", wish
         for (i = 1; i <= n_under; i++) print under[i]
-        if (n_held != length(name)) {
+        if (n_held != split(held, name, " ")) {
             print "coverage: a folder of the wish was not measured"
             failed = 1
         }
