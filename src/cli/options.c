@@ -14,7 +14,7 @@
 #define ALL_MODEL (BT_CLI_PLAN | BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY | BT_CLI_REPORT)
 #define EVERY                                                                                                          \
     (ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_HELP | BT_CLI_VERSION | BT_CLI_WORKER | BT_CLI_EXEC |        \
-     BT_CLI_SERVE)
+     BT_CLI_SERVE | BT_CLI_CACHE | BT_CLI_COMPLETION)
 #define LOADS            (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
 #define GENERATES        (BT_CLI_RUN | BT_CLI_BENCH)
 #define CTX_MAX          1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
@@ -39,6 +39,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(budget_bytes),
      .parse = bt_cli_parse_budget,
+     .choices = "auto|0",
      .arg = "SIZE",
      .help = "peak memory of the process that is never passed: 512M, 1.5G; auto takes what is available less a "
              "reserve, 0 sets no budget",
@@ -49,6 +50,7 @@ const bt_option bt_cli_option_table[] = {
      .offset = offsetof(bt_cli_options, wishes.budget_bytes),
      .set_offset = offsetof(bt_cli_options, budget_given),
      .parse = bt_cli_parse_budget,
+     .choices = "auto|0",
      .arg = "SIZE",
      .help = "hold the command under so much host memory: its model is pinned and streamed by the memory device; "
              "auto, 0 as of run",
@@ -60,6 +62,7 @@ const bt_option bt_cli_option_table[] = {
      .offset = offsetof(bt_cli_options, wishes.budget_bytes),
      .set_offset = offsetof(bt_cli_options, budget_given),
      .parse = bt_cli_parse_budget,
+     .choices = "auto|0",
      .arg = "SIZE",
      .help = "host memory of the router and all that it starts: models beyond it are unloaded, streamed or refused; "
              "auto and 0: what the host leaves",
@@ -205,6 +208,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(type_k),
      .parse = bt_cli_parse_type_k,
+     .choices = "f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|auto",
      .arg = "TYPE",
      .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
@@ -214,6 +218,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(type_v),
      .parse = bt_cli_parse_type_v,
+     .choices = "f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|auto",
      .arg = "TYPE",
      .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it",
      .shown_default = "f16",
@@ -266,6 +271,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(n_gpu_layers),
      .parse = bt_cli_parse_gpu_layers,
+     .choices = "auto|all|0",
      .blank_unsets = true,
      .arg = "N",
      .help = "blocks on devices, counted from the first one; at all of them what is outside the blocks goes there too "
@@ -277,6 +283,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(n_cpu_moe),
      .parse = bt_cli_parse_cpu_moe,
+     .choices = "auto|all|0",
      .blank_unsets = true,
      .arg = "N",
      .help = "of the first N blocks on devices the experts stay on the host; auto: of no more than must",
@@ -287,6 +294,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(n_devices),
      .parse = bt_cli_parse_device,
+     .choices = "none",
      .blank_unsets = true,
      .arg = "NAME[=SIZE]",
      .help = "a device to use, as burthen devices names it, and how much of it: else three quarters of what it has "
@@ -349,6 +357,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      AT(min_gpu_fraction),
      .parse = bt_cli_parse_fraction,
+     .choices = "off",
      .arg = "F",
      .help = "share of the model that must stay on devices, or the start is refused; off: any",
      .shown_default = "0.5",
@@ -384,6 +393,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(speculate),
      .parse = bt_cli_parse_speculate,
+     .choices = "off|auto|ngram|draft",
      .arg = "off|auto|GUESS[:K]",
      .help = "guess up to K of 6 tokens and verify them in one pass, with the same text; GUESS is ngram, from what the "
              "context repeats, or draft, by the model of --draft; auto does what it can where weights stream",
@@ -407,6 +417,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_CUSTOM,
      WISH(rope_scaling),
      .parse = bt_cli_parse_rope_scaling,
+     .choices = "none|linear|yarn",
      .arg = "TYPE",
      .help = "how positions are stretched over a context above the trained one: none, linear or yarn",
      .shown_default = "what the model says",
@@ -446,6 +457,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(machine_file),
      .arg = "FILE",
+     .files = "json",
      .help = "plan for the machine of this machine.json (see devices --json)",
      .shown_default = "this machine",
      .commands = ALL_MODEL | BT_CLI_DEVICES | BT_CLI_EXEC},
@@ -459,6 +471,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(plan_file),
      .arg = "FILE",
+     .files = "json",
      .help = "run this plan.json; refused when model, machine or version are not those it was made for",
      .shown_default = "a new plan",
      .commands = LOADS,
@@ -473,6 +486,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(draft_file),
      .arg = "FILE",
+     .files = "gguf",
      .help = "a small model of the same tokens that guesses what the model will say",
      .commands = BT_CLI_PLAN | BT_CLI_RUN},
     {.name = "mmproj",
@@ -480,6 +494,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(mmproj_file),
      .arg = "FILE",
+     .files = "gguf",
      .help = "price a multimodal projector beside the model, at the largest picture",
      .commands = BT_CLI_PLAN},
     {.name = "image-max-tokens",
@@ -597,6 +612,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(grammar_file),
      .arg = "FILE",
+     .files = "gbnf",
      .help = "generate only what this GBNF grammar allows",
      .commands = BT_CLI_RUN},
 
@@ -643,6 +659,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(plot_file),
      .arg = "FILE",
+     .files = "svg",
      .help = "draw speed over --vs-budget as SVG",
      .commands = BT_CLI_BENCH,
      .no_env = true},
@@ -680,6 +697,7 @@ const bt_option bt_cli_option_table[] = {
      .kind = BT_OPTION_TEXT,
      AT(chat_template_file),
      .arg = "FILE",
+     .files = "jinja",
      .help = "the same, from a file",
      .commands = BT_CLI_RUN | BT_CLI_PLAN},
     {.name = "session",
@@ -690,11 +708,24 @@ const bt_option bt_cli_option_table[] = {
      .commands = BT_CLI_RUN,
      .no_env = true},
 
+    {.name = "clear",
+     .kind = BT_OPTION_FLAG,
+     AT(clear),
+     .help = "remove what can be made again: of the kinds that are named, or of all",
+     .commands = BT_CLI_CACHE,
+     .no_env = true},
+
     {.name = "json",
      .kind = BT_OPTION_FLAG,
      AT(json),
      .help = "print JSON; run and perplexity: a refusal as JSON",
-     .commands = ALL_MODEL | BT_CLI_INSPECT | BT_CLI_DEVICES | BT_CLI_EXEC,
+     .commands = LOADS,
+     .no_env = true},
+    {.name = "json",
+     .kind = BT_OPTION_FLAG,
+     AT(json),
+     .help = "print JSON",
+     .commands = EVERY & ~(LOADS | BT_CLI_SERVE | BT_CLI_WORKER | BT_CLI_COMPLETION),
      .no_env = true},
     {.name = "stats",
      .kind = BT_OPTION_TEXT,
@@ -806,11 +837,11 @@ void bt_cli_options_default(bt_cli_options *ret) {
 }
 
 bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *argv,
-                               const char *(*environ_get)(const char *), bt_cli_options *ret, bt_option_result *args,
-                               bt_error *err) {
+                               const char *(*environ_get)(const char *), const bt_option_file *file,
+                               bt_cli_options *ret, bt_option_result *args, bt_error *err) {
     bt_cli_options_default(ret);
-    BT_TRY(bt_options_parse(bt_cli_option_table, bt_cli_option_count, (uint32_t)command, argc, argv, environ_get, ret,
-                            args, err));
+    BT_TRY(bt_options_parse(bt_cli_option_table, bt_cli_option_count, (uint32_t)command, argc, argv, environ_get, file,
+                            ret, args, err));
     ret->argc = argc;
     ret->argv = argv;
     if (ret->greedy) ret->temperature = 0;
