@@ -43,7 +43,6 @@ static int print_table(const bt_cache *cache, uint32_t chosen, bool clear) {
     uint32_t n_removed = 0;
     bt_text text;
     bt_text_init(&text, TABLE_MAX_BYTES);
-    if (!cache->folder[0]) bt_text_add(&text, "nothing is kept yet");
     bt_text_add_escaped(&text, cache->folder, strlen(cache->folder));
     bt_text_addf(&text, "\n  %-12s %6s %11s  %-14s%s  %s\n", "kind", "files", "size", "newest",
                  clear ? "  removed" : "", "what");
@@ -93,8 +92,8 @@ static bt_status choose(const bt_cli_options *options, const bt_option_result *a
     for (uint32_t k = 0; options->clear && args->n_args > 0 && k < BT_CACHE_KINDS; k++) {
         bt_cache_kind kind = bt_cache_kind_at(k);
         if (((*ret >> k) & 1) != 0 && !kind.clearable)
-            return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
-                           "%s are not removed: %s; who no longer runs is left out by itself", kind.name, kind.what);
+            return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "kind %s is never removed: %s", kind.name,
+                           kind.what);
     }
     return BT_OK;
 }
@@ -105,5 +104,7 @@ int bt_cmd_cache(const bt_cli_options *options, bt_option_result *args) {
     bt_cache cache;
     if (choose(options, args, &chosen, &err) != BT_OK || bt_cache_look(chosen, options->clear, &cache, &err) != BT_OK)
         return bt_cli_fail(&err);
+    static const char none[] = "nothing is kept yet\n";
+    if (!options->json && !cache.folder[0]) return bt_cli_print_bytes(none, sizeof none - 1);
     return options->json ? print_json(&cache, chosen) : print_table(&cache, chosen, options->clear);
 }
