@@ -36,7 +36,6 @@ typedef struct bt_cli_options {
 
     /* the plan */
     bt_wishes wishes;
-    bool n_ubatch_given;
     double rope_scale;        /* 0: not given */
     const char *machine_file; /* NULL: this machine */
     const char *disk_path;    /* NULL: no disk is measured */

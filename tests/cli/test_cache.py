@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`burthen cache`: what is kept is listed by kind, what can be made again is removed, and nothing else is touched; and the
-settings file, as the programs read it."""
+"""`burthen cache`: what is kept is listed by kind, what can be made again is removed, and nothing else is touched."""
 
 import json
 import os
@@ -10,7 +9,6 @@ import re
 import subprocess
 import tempfile
 
-import mkgguf
 import schema
 from harness import BIN, SOURCE, Checks, require
 
@@ -103,31 +101,6 @@ def check_against_document(checks):
     checks.check(set(named) == ours, f"kinds and docs/interfaces.md: {set(named) ^ ours}")
 
 
-def check_plan_makes_again(checks, folder):
-    mkgguf.write_model(folder / "small.gguf")
-    config = folder / "mine.yaml"
-    config.write_text("ram-budget: 640M\nplan:\n  ctx-size: 256\n  threads: 1\n")
-    plan = json.loads(call(folder, "plan", "small.gguf", "--json", BURTHEN_CONFIG=str(config)).stdout)
-    checks.check(plan["pools"][0]["budget_bytes"] == 640 << 20 and plan["ctx"]["requested"] == 256 and plan["threads"] == 1,
-                 "settings of a plan")
-    plan = json.loads(call(folder, "plan", "small.gguf", "--json", "-t", "2", BURTHEN_CONFIG=str(config),
-                           BURTHEN_CTX_SIZE="512").stdout)
-    checks.check(plan["ctx"]["requested"] == 512 and plan["threads"] == 2, "a flag and a variable win")
-    at_home = folder / ".config/burthen/config.yaml"
-    at_home.parent.mkdir(parents=True)
-    at_home.write_text("plan: {threads: 1}\nthreds: 3\n")
-    bad = call(folder, "plan", "small.gguf")
-    checks.check(bad.returncode == 2 and f"{at_home}:2: threds is not an option; the nearest is threads" in bad.stderr, bad)
-    for words in (("plan", "--help"), ("help", "plan"), ("version",), ("cache",), ("completion", "bash")):
-        checks.check(call(folder, *words).returncode == 0, f"{words} under settings that are wrong")
-    checks.check(call(folder, "plan", "small.gguf", BURTHEN_CONFIG="").returncode == 0, "no settings are asked for")
-    at_home.write_text("serve: {listen: 127.0.0.1:9123}\n")
-    shown = call(folder, "serve", "small.gguf", "--check-config")
-    checks.check(shown.returncode == 0 and "127.0.0.1:9123" in shown.stdout, f"settings of serve: {shown}")
-    version = json.loads(call(folder, "version", "--json").stdout)
-    checks.check(not schema.check("version", version) and version["llama_cpp"].startswith("ggml "), f"version: {version}")
-
-
 def main():
     require()
     checks = Checks()
@@ -135,7 +108,6 @@ def main():
         folder = pathlib.Path(name)
         check_listing(checks, folder)
         check_clearing(checks, folder)
-        check_plan_makes_again(checks, folder)
     check_against_document(checks)
     checks.end()
 

@@ -199,6 +199,8 @@ def make_folder(folder):
     (folder / "bin" / "burthen").symlink_to(BIN)
     for shell in ("bash", "zsh", "fish"):
         (folder / f"burthen.{shell}").write_bytes(burthen("completion", shell).stdout)
+    (folder / "functions").mkdir()
+    (folder / "functions" / "_burthen").write_bytes(burthen("completion", "zsh").stdout)
 
 
 def main():
@@ -210,9 +212,12 @@ def main():
         make_folder(folder)
         environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": name, "TERM": "dumb", "LC_ALL": "C.UTF-8",
                        "PS1": "$ "}
-        shells = {
-            "bash": (["bash", "--norc", "--noprofile", "-i"], "bind 'set bell-style none'; source ./burthen.bash; "),
-            "zsh": (["zsh", "-f", "-i"], "autoload -Uz compinit; compinit -u -D; source ./burthen.zsh; "),
+        bash, zsh = ["bash", "--norc", "--noprofile", "-i"], ["zsh", "-f", "-i"]
+        terminals = {
+            "bash": [(bash, "bind 'set bell-style none'; source ./burthen.bash; ")],
+            "zsh": [(zsh, "autoload -Uz compinit; compinit -u -D; source ./burthen.zsh; "),
+                    (zsh, "fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; ")],  # as it is installed
+            "fish": [],
         }
         for shell in ("bash", "zsh", "fish"):
             if not shutil.which(shell):
@@ -222,8 +227,7 @@ def main():
                 check_bash(checks, folder, environment)
             if shell == "fish":
                 check_fish(checks, folder, environment)
-            else:
-                command, set_up = shells[shell]
+            for command, set_up in terminals[shell]:
                 started = dict(environment, PS1="ready-0$ ")
                 in_terminal(checks, shell, command, set_up + "PS1='$ '; echo ready-$((0 + 1))\n", folder, started)
     checks.end()
