@@ -7,11 +7,12 @@
  * (v1) and of memory.events (v2). The count is read when the child starts and when it has ended; higher is taken to
  * mean this child, though in a group with others it may have been one of those.
  *
- * The group must be found while the process lives: of one that has ended /proc says "/". The descriptor of its file is
- * kept, and goes on to be read as long as the group is there. A leaf of `burthen exec` (burthen-PID) was made for the
- * child alone, and its count began with 0, whenever it is first seen. It may be first seen at the end: a child that
- * entered it and was killed between two looks left it below the group where it was last. Where no group counts (the
- * root of v2, no groups at all) the machine does: /proc/vmstat. Bound: one descriptor, four paths. */
+ * The group must be found while the process lives: of one that has ended v1 says "/", which is therefore believed only
+ * at the start. The descriptor of its file is kept, and goes on to be read as long as the group is there. A leaf of
+ * `burthen exec` (burthen-PID) was made for the child alone, and its count began with 0, whenever it is first seen. It
+ * may be first seen at the end: a child that entered it and was killed between two looks left it below the group where
+ * it was last. Where no group counts (the root of v2, no groups at all) the machine does: /proc/vmstat. Bound: one
+ * descriptor, four paths. */
 #include "router/child_oom.h"
 
 #include "base/heap.h"
@@ -105,12 +106,17 @@ static void enter(bt_oom_watch *watch, const char *group) {
     take_group(watch, kept, "", is_own_leaf(group, watch->pid));
 }
 
+/* Of the hierarchy, seen from a namespace of groups or not: where v1 has those that have ended, too. */
+static bool is_root(const char *group) {
+    return strcmp(group, "/") == 0 || strncmp(group, "/..", 3) == 0;
+}
+
 static void look(bt_oom_watch *watch, bt_cgroup_walk *room) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/cgroup", (int)watch->pid);
     if (bt_proc_read("", path, 0, &room->text) != 0) return;
-    if (bt_cgroup_path_parse(room->text.data, watch->version == 1 ? "memory" : NULL, room->path))
-        enter(watch, room->path);
+    if (!bt_cgroup_path_parse(room->text.data, watch->version == 1 ? "memory" : NULL, room->path)) return;
+    if (!(watch->folder && is_root(room->path))) enter(watch, room->path);
 }
 
 void bt_oom_watch_look(bt_oom_watch *watch) {
