@@ -4,10 +4,10 @@
  *
  *   CONFIG.yaml, files and folders of models, options -> bt_config -> bt_router_run
  *
- * Options win over the file; both are read again for a reload. What is said goes to standard error, a line each, and
- * the address to standard output once it listens, so that a script that asked for port 0 can read it. Variables that
- * are twins of options are taken out of the environment, and the user's settings with them: children are started
- * through `burthen exec`, which would take them for its own. */
+ * Options win over the file, which stands in place of the user's settings; both are read again for a reload. What is
+ * said goes to standard error, a line each, and the address to standard output once it listens, so that a script that
+ * asked for port 0 can read it. Variables that are twins of options are taken out of the environment, and the user's
+ * settings with them: children are started through `burthen exec`, which would take them for its own. */
 #include "base/arena.h"
 #include "base/beside.h"
 #include "base/error.h"
@@ -311,22 +311,27 @@ static int serve(serving *s) {
     return bt_router_run(&ask, &err) == BT_OK ? 0 : bt_cli_fail(&err);
 }
 
-static int run(serving *s, int argc, char **argv) {
-    bt_error err = {0};
-    if (bt_settings_open(NULL, &s->settings, &err) != BT_OK) return bt_cli_fail(&err);
+/* Options, and the configuration among the arguments. A configuration says all that there is to say: it stands in place
+ * of the user's settings, which were not made for it. */
+static bt_status take_arguments(serving *s, int argc, char **argv, bt_error *err) {
+    BT_TRY(bt_settings_open(NULL, &s->settings, err));
     const bt_option_file file = bt_settings_layer(s->settings, BT_CLI_SERVE);
-    if (bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, &file, &s->options, &s->args, &err) != BT_OK)
-        return bt_cli_fail(&err);
-    if (s->args.rest > 0) s->more = argv + 1 + s->args.rest;
+    BT_TRY(bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, &file, &s->options, &s->args, err));
     for (uint32_t i = 0; i < s->args.n_args; i++) {
         if (!is_yaml(s->args.args[i])) continue;
-        if (s->file) {
-            (void)bt_fail(&err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one configuration, not both %s and %s",
-                          s->file, s->args.args[i]);
-            return bt_cli_fail(&err);
-        }
+        if (s->file)
+            return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one configuration, not both %s and %s",
+                           s->file, s->args.args[i]);
         s->file = s->args.args[i];
     }
+    if (!s->file) return BT_OK;
+    return bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, NULL, &s->options, &s->args, err);
+}
+
+static int run(serving *s, int argc, char **argv) {
+    bt_error err = {0};
+    if (take_arguments(s, argc, argv, &err) != BT_OK) return bt_cli_fail(&err);
+    if (s->args.rest > 0) s->more = argv + 1 + s->args.rest;
     clear_twins();
     find_programs(s);
     return s->options.check_config ? check_config(s) : serve(s);

@@ -70,19 +70,21 @@ def check_wrong(checks, folder):
 
 
 def check_serve(checks, folder):
-    """The router has them; what it starts does not, through whatever it is started."""
+    """The router has them where it has no configuration; what it starts does not, through whatever it is started."""
     kept = folder / ".config/burthen/config.yaml"
-    kept.write_text("serve: {listen: 127.0.0.1:0}\nexec: {min-gpu-fraction: wrong}\nthreads: 2\n")
+    kept.write_text("serve: {listen: 127.0.0.1:9123}\nram-budget: 1G\nexec: {min-gpu-fraction: wrong}\nthreads: 2\n")
     seen = folder / "seen"
     script = folder / "server.sh"
     script.write_text(f"#!/bin/sh\nprintf 'config=%s' \"${{BURTHEN_CONFIG-unset}}\" >'{seen}.part'\nmv '{seen}.part' '{seen}'\n"
                       "exec sleep 60\n")
     script.chmod(0o755)
     config = folder / "serve.yaml"
-    config.write_text(f"models:\n  one: {{cmd: '{script} ${{PORT}}', memory: {{host: 1M}}}}\n"
+    config.write_text(f"listen: 127.0.0.1:0\nmodels:\n  one: {{cmd: '{script} ${{PORT}}', memory: {{host: 1M}}}}\n"
                       "hooks: {on_startup: {preload: [one]}}\n")
-    shown = call(folder, "serve", config, "--check-config")
-    checks.check(shown.returncode == 0 and "listen 127.0.0.1:0" in shown.stdout, f"settings of serve: {shown}")
+    shown = call(folder, "serve", "small.gguf", "--check-config").stdout
+    checks.check("listen 127.0.0.1:9123" in shown and "host: 1.00 GiB" in shown, f"settings of serve: {shown}")
+    shown = call(folder, "serve", config, "--check-config").stdout
+    checks.check("listen 127.0.0.1:0" in shown and "1.00 GiB\n" not in shown, f"a configuration in their place: {shown}")
     with open(folder / "log", "w") as log:
         router = subprocess.Popen([BIN, "serve", config], cwd=folder, env=environment(folder), stdout=log, stderr=log,
                                   stdin=subprocess.DEVNULL)
