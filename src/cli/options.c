@@ -28,6 +28,8 @@
 #define TOP_P       0.95
 #define MIN_P       0.05
 #define MICRO       1e6
+/* Those that a KV cache takes (src/plan/choices.c), for completion. */
+#define KV_TYPES "f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|auto"
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */
 
@@ -97,14 +99,12 @@ const bt_option bt_cli_option_table[] = {
     {OPTION("ubatch-size", U32), WISH(n_ubatch), .shorts = "ub", .min = 1, .max = CTX_MAX, .arg = "N",
      .help = "tokens computed at once; honoured or refused", .shown_default = "512, less when the budget needs it",
      .commands = ALL_MODEL},
-    {OPTION("cache-type-k", CUSTOM), WISH(type_k), .shorts = "ctk", .parse = bt_cli_parse_type_k,
-     .choices = "f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|auto", .arg = "TYPE",
-     .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it", .shown_default = "f16",
-     .commands = ALL_MODEL},
-    {OPTION("cache-type-v", CUSTOM), WISH(type_v), .shorts = "ctv", .parse = bt_cli_parse_type_v,
-     .choices = "f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|auto", .arg = "TYPE",
-     .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it", .shown_default = "f16",
-     .commands = ALL_MODEL},
+    {OPTION("cache-type-k", CUSTOM), WISH(type_k), .shorts = "ctk", .parse = bt_cli_parse_type_k, .choices = KV_TYPES,
+     .arg = "TYPE", .help = "type of the KV cache's keys; auto takes q8_0 when the budget needs it",
+     .shown_default = "f16", .commands = ALL_MODEL},
+    {OPTION("cache-type-v", CUSTOM), WISH(type_v), .shorts = "ctv", .parse = bt_cli_parse_type_v, .choices = KV_TYPES,
+     .arg = "TYPE", .help = "type of the KV cache's values; auto takes q8_0 when the budget needs it",
+     .shown_default = "f16", .commands = ALL_MODEL},
     {OPTION("flash-attn", CHOICE), WISH(flash_attn), .shorts = "fa", .choices = "auto|on|off",
      .help = "flash attention", .shown_default = "auto", .commands = ALL_MODEL},
     {OPTION("threads", U32), WISH(n_threads), .shorts = "t", .min = 1, .max = THREAD_MAX, .arg = "N",

@@ -213,6 +213,21 @@ def check_help(checks, table):
         checks.check(json.loads(one.stdout)["commands"] == [command], f"help --json {name}")
 
 
+def check_choices(checks, table):
+    """Every word that is offered for an option is one that it takes."""
+    seen = set()
+    for command in table["commands"]:
+        for option in command["options"]:
+            for choice in option["choices"]:
+                if (option["name"], choice) in seen:
+                    continue
+                seen.add((option["name"], choice))
+                beside = ["--draft", "x.gguf"] if choice == "draft" else []
+                taken = burthen(command["name"], f"--{option['name']}={choice}", *beside, "--help")
+                checks.check(taken.returncode == 0, f"{command['name']} --{option['name']} {choice}: {taken.stderr}")
+    checks.check(len(seen) > 40, f"{len(seen)} words are offered")
+
+
 def main():
     require()
     checks = Checks()
@@ -223,6 +238,7 @@ def main():
     hold(checks, OPTIONS_MD, made_table(table))
     check_pages(checks, table)
     check_help(checks, table)
+    check_choices(checks, table)
     check_rendered(checks, table)
     checks.end()
 
