@@ -97,6 +97,9 @@ def ask_bash(lines, folder, environment):
 
 
 def check_bash(checks, folder, environment):
+    if shutil.which("shellcheck"):
+        done = subprocess.run(["shellcheck", "-s", "bash", folder / "burthen.bash"], capture_output=True, text=True, check=False)
+        checks.check(done.returncode == 0, done.stdout)
     for (line, expected), offered in zip(ASKED, ask_bash([line for line, _ in ASKED], folder, environment)):
         checks.check(offered == expected, f"bash: {line}: {offered}, not {expected}")
     asked = ["burthen exec -- other-server -c 5", "burthen exec --dry-run -- other-server -m ", "burthen exec -- bas"]
