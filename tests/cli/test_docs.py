@@ -23,6 +23,7 @@ MAN = SOURCE / "man"
 OPTIONS_MD = SOURCE / "docs" / "options.md"
 NO_PAGE = {"help", "version"}  # of burthen(1)
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
+OF_ALL = {"BURTHEN_CONFIG", "BURTHEN_STATE_DIR"}  # variables that are no option's
 TITLE = re.compile(r'^burthen(-[a-z]+)?\([15]\) "" "Burthen"$')
 
 HEAD = """# Options
@@ -125,6 +126,9 @@ def check_pages(checks, table):
         checks.check(TITLE.match(head.splitlines()[0]), f"{path.name}: its first line")
         headings = [heading for heading, _ in parts]
         checks.check([h for h in headings if h in SECTIONS] == SECTIONS, f"{path.name}: sections {headings}")
+        variables = {option["environment"] for option in command["options"]} | OF_ALL
+        named = set(re.findall(r"BURTHEN_[A-Z_]+", page.replace("\\", "")))
+        checks.check(named <= variables, f"{path.name}: no variables of {command['name']}: {named - variables}")
         checks.check(command["summary"] in page, f"{path.name}: NAME is not the summary of --help")
     overview = (MAN / "burthen.1.scd").read_text()
     for name in sorted(names):
