@@ -273,10 +273,15 @@ const bt_option bt_cli_option_table[] = {
     {OPTION("clear", FLAG), AT(clear), .help = "remove what can be made again: of the kinds that are named, or of all",
      .commands = BT_CLI_CACHE, .no_env = true},
 
-    {OPTION("json", FLAG), AT(json), .help = "print JSON; run and perplexity: a refusal as JSON", .commands = LOADS,
+    {OPTION("json", FLAG), AT(json), .help = "print a refusal as JSON", .commands = BT_CLI_RUN | BT_CLI_PERPLEXITY,
+     .no_env = true},
+    {OPTION("json", FLAG), AT(json),
+     .help = "print the decision as JSON: with --dry-run, or where the start is refused", .commands = BT_CLI_EXEC,
      .no_env = true},
     {OPTION("json", FLAG), AT(json), .help = "print JSON",
-     .commands = EVERY & ~(LOADS | BT_CLI_SERVE | BT_CLI_WORKER | BT_CLI_COMPLETION), .no_env = true},
+     .commands =
+         EVERY & ~(BT_CLI_RUN | BT_CLI_PERPLEXITY | BT_CLI_EXEC | BT_CLI_SERVE | BT_CLI_WORKER | BT_CLI_COMPLETION),
+     .no_env = true},
     {OPTION("stats", TEXT), AT(stats_file), .arg = "FILE", .help = "write plan, text and what was measured as JSON",
      .commands = GENERATES},
     {.name = "quiet",

@@ -217,6 +217,13 @@ def check_help(checks, table):
         checks.check(json.loads(one.stdout)["commands"] == [command], f"help --json {name}")
 
 
+    overview = burthen("help").stdout.decode()
+    checks.check(burthen("--help").stdout.decode() == overview, "--help is help")
+    checks.check(max(map(len, overview.splitlines())) <= 100, "help is wider than 100 columns")
+    shown = re.findall(r"^  ([a-z]+) .*?(?:  +)(\S.*)$", overview, flags=re.M)
+    checks.check(shown == [(c["name"], c["summary"]) for c in table["commands"]], f"help: {shown}")
+
+
 def check_choices(checks, table):
     """Every word that is offered for an option is one that it takes."""
     seen = set()
