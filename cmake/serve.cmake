@@ -23,7 +23,7 @@ target_link_libraries(bt_router_all INTERFACE ${BT_ROUTER_LIBS})
 if(BT_ENGINE) # for the program burthen, which it starts
     # The option table is the program's, and needs no llama.cpp.
     add_executable(burthen-serve "${CMAKE_SOURCE_DIR}/src/serve/serve.c" $<TARGET_OBJECTS:bt_router>)
-    foreach(source IN ITEMS options option_values option_devices say terminal)
+    foreach(source IN ITEMS logs options option_values option_devices say terminal)
         target_sources(burthen-serve PRIVATE "${CMAKE_SOURCE_DIR}/src/cli/${source}.c")
     endforeach()
     target_compile_options(burthen-serve PRIVATE ${BT_COMPILE_FLAGS})

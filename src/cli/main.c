@@ -10,6 +10,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/logs.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -65,34 +66,6 @@ bt_status bt_verb_unknown(const char *name, bt_error *err) {
                    name);
 }
 
-/* ---- the log ---------------------------------------------------------------------------------------------------- */
-
-static void write_log(bt_log_level level, const char *message, void *user) {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    FILE *file = user;
-    (void)fprintf(file, "burthen: %s: %s\n", names[level], message); /* where else to say that it failed */
-    if (level <= BT_LOG_WARN) (void)fflush(file);
-}
-
-/* ret_file: to close at the end, or NULL. */
-static bt_status open_log(const bt_cli_options *options, FILE **ret_file, bt_error *err) {
-    bt_log_level level = BT_LOG_WARN;
-    if (options->log_level_given) {
-        level = (bt_log_level)options->log_level;
-    } else if (options->verbose) {
-        level = BT_LOG_INFO;
-    } else if (options->quiet) {
-        level = BT_LOG_ERROR;
-    }
-    FILE *file = options->log_file ? fopen(options->log_file, "ae") : NULL;
-    if (options->log_file && !file) {
-        return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", options->log_file);
-    }
-    bt_log_set(write_log, file ? file : stderr, level);
-    *ret_file = file;
-    return BT_OK;
-}
-
 /* ---- a command -------------------------------------------------------------------------------------------------- */
 
 static bt_status check_arguments(const bt_verb *command, const bt_option_result *args, bt_error *err) {
@@ -120,16 +93,13 @@ static int print_help(const bt_verb *command) {
 static int call(const bt_verb *command, bt_cli_options *options, bt_option_result *args) {
     options->command = command->name;
     bt_error err = {0};
-    FILE *log_file = NULL;
-    if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
-        return bt_cli_fail(&err);
-    }
+    const bt_cli_log_ask log = {
+        .component = command->name, .usual = BT_LOG_WARN, .verbose = BT_LOG_INFO, .waits = true};
+    if (check_arguments(command, args, &err) != BT_OK) return bt_cli_fail(&err);
+    /* burthen-serve opens it anew, and for itself */
+    if (command->bit != BT_CLI_SERVE && bt_cli_log_open(options, &log, &err) != BT_OK) return bt_cli_fail(&err);
     int code = command->call(options, args);
-    bt_log_set(NULL, NULL, BT_LOG_ERROR);
-    if (log_file && fclose(log_file) != 0 && code == 0) {
-        (void)bt_fail_sys(&err, errno, "log_file", "cannot write the log file %s", options->log_file);
-        code = bt_cli_fail(&err);
-    }
+    if (bt_cli_log_close(&err) != BT_OK && code == 0) code = bt_cli_fail(&err);
     return code;
 }
 

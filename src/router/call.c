@@ -244,6 +244,11 @@ static void tell_row(bt_router *router, const bt_activity_row *row) {
     bt_heap_free(json);
 }
 
+const char *bt_call_model(const bt_request *request) {
+    const bt_call *call = bt_request_user(request);
+    return call && call->id[0] ? call->id : NULL;
+}
+
 void bt_call_request_ended(bt_router *router, const bt_request *request) {
     bt_call *call = bt_request_user(request);
     if (!call) return;
