@@ -54,11 +54,15 @@ static bool is_misleading(const char *s, size_t length) {
     return b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9;
 }
 
+bool bt_log_is_plain(const char *s, size_t length) {
+    return length > 0 && !bt_utf8_is_control(s, length) && !is_misleading(s, length);
+}
+
 /* Bytes of dest that the character takes; n_in: of s. 0: it does not fit. */
 static size_t put_character(const char *s, size_t n, char *dest, size_t capacity, size_t *ret_n_in) {
     static const char digits[] = "0123456789abcdef";
     size_t length = bt_utf8_length(s, n);
-    bool plain = length > 0 && !bt_utf8_is_control(s, length) && !is_misleading(s, length);
+    bool plain = bt_log_is_plain(s, length);
     *ret_n_in = length > 0 ? length : 1;
     size_t n_out = plain ? length : *ret_n_in * ESCAPE_BYTES;
     if (n_out > capacity) return 0;

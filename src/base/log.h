@@ -39,6 +39,9 @@ void bt_log_error(bt_log_level level, const bt_error *err);
 /* All of an entry; its message is n bytes of anything. */
 void bt_log_send(const bt_log_entry *entry, size_t n);
 
+/* A character (length: of bt_utf8_length) that shows as itself: no control character, none that reorders or breaks a
+ * line (U+2028 and the like). */
+bool bt_log_is_plain(const char *s, size_t length);
 /* The n bytes at s as one line: control characters, those that reorder or break a line (U+2028 and the like), and bytes
  * that are no UTF-8, as \xNN. Cut between characters, with "..." at the end. Returns the length; capacity >= 8. */
 size_t bt_log_escape(const char *s, size_t n, char *dest, size_t capacity);

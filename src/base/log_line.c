@@ -109,8 +109,12 @@ static void add_fields(builder *b, const bt_log_entry *entry) {
         add(b, ",\"");
         add(b, field->name);
         add(b, "\":");
-        if (!field->text) {
+        if (!field->text && field->number <= INT64_MAX) {
             add_number(b, field->number);
+            continue;
+        }
+        if (!field->text) {
+            add(b, "null"); /* as everywhere: readers of JSON have no larger integers */
             continue;
         }
         (void)bt_log_escape(field->text, strlen(field->text), text, sizeof text);

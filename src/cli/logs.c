@@ -50,10 +50,12 @@ bt_status bt_cli_log_close(bt_error *err) {
 
 /* As people have it: no level, which every sentence of this kind has, and the name in red. */
 static void print(const bt_log_entry *entry) {
+    char message[BT_LOG_LINE_BYTES];
     bt_terminal terminal;
     bt_terminal_open(&terminal, stderr, NULL);
+    (void)bt_log_escape(entry->message, strlen(entry->message), message, sizeof message);
     (void)fprintf(stderr, "%sburthen:%s %s\n", bt_terminal_colour(&terminal, BT_COLOUR_RED),
-                  bt_terminal_colour(&terminal, BT_COLOUR_NONE), entry->message);
+                  bt_terminal_colour(&terminal, BT_COLOUR_NONE), message);
     (void)fflush(stderr);
 }
 
