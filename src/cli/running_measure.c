@@ -21,7 +21,9 @@
 #include "probe/disk.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPORT_MAX_BYTES (1u << 20)            /* a table of some lines */
 #define LEARN_BYTES      (UINT64_C(256) << 20) /* what a trial of the disk reads at the most (store/disk_speed.c) */
@@ -136,7 +138,9 @@ bt_status bt_running_write_stats(const bt_running *running, const bt_measured *m
     BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(text),
                                 text->n_bytes, tokens, n_tokens, &json, err));
     const char *path = running->options->stats_file;
-    FILE *file = fopen(path, "we");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* it has the text */
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && !file) (void)close(fd);
     bool ok = file && fputs(json, file) >= 0;
     int sys = errno;
     if (file && fclose(file) != 0) {

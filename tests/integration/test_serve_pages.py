@@ -56,10 +56,11 @@ def check_keys():
 
 
 def check_hosts():
-    """Names that are not ours (DNS rebinding), and pages of others."""
+    """Names that are not ours (DNS rebinding), and pages of others. --allowed-host adds to those of the file."""
     text = stubs.config({"a": stubs.model(host="20M")}, allowed_hosts=["box.example"], cors_origins=["https://page.example"])
-    with stubs.start(text) as serve:
-        for host, status in (("127.0.0.1", 200), ("localhost:99", 200), ("box.example", 200), ("evil.example", 403), ("", 400)):
+    with stubs.start(text, "--allowed-host", "*.lan", "--allowed-host=proxy.example:443") as serve:
+        for host, status in (("127.0.0.1", 200), ("localhost:99", 200), ("box.example", 200), ("evil.example", 403), ("", 400),
+                             ("box.lan", 200), ("lan", 403), ("proxy.example:443", 200), ("proxy.example", 403)):
             answer = raw(serve, f"GET /v1/models HTTP/1.1\nHost: {host}\nConnection: close\n\n")
             good = answer.startswith(f"HTTP/1.1 {status} ".encode()) or (status == 400 and answer.startswith(b"HTTP/1.1 403 "))
             checks.check(good, f"Host {host!r}: {answer[:100]}")
@@ -224,6 +225,9 @@ def check_machine():
         if harness.SMOLLM2.exists():
             plan = serve.ask("/api/plan?model=file&n_ctx=256&ram_budget=150M")
             checks.check(plan and "150" not in "" and isinstance(plan, dict), f"{str(plan)[:200]}")
+            status, data = serve.request("/api/plan?model=file&n_ctx=256&ctx_size=4096")
+            error = stubs.error_of(data)
+            checks.check(status == 400 and error.get("param") == "ctx_size" and "n_ctx" in error["message"], f"an unknown wish: {status}: {data}")
             for bad in ("n_ctx=-1", "n_ctx=1%20--help", "ram_budget=%24(id)"):
                 status, data = serve.request(f"/api/plan?model=file&{bad}")
                 checks.check(status == 400 and stubs.error_of(data).get("code") == "plan", f"{bad}: {status}: {data[:200]}")
