@@ -84,6 +84,9 @@ void bt_reply_json(bt_request *request, uint32_t status, const char *json);
  * "server_error"...). retry_after_s 0: none. detail: more members of "error", an object as text, or NULL. */
 void bt_reply_error(bt_request *request, uint32_t status, const char *code, const char *param, uint32_t retry_after_s,
                     const char *detail_json, const char *fmt, ...) BT_PRINTF(7, 8);
+/* The body of such an answer; out is initialised here, and failed where memory was refused. */
+void bt_error_text(bt_text *out, uint32_t status, const char *code, const char *param, const char *message,
+                   const char *detail_json);
 /* What comes out of the flow, as it comes: the server is its consumer. n_bytes unknown: chunked. An end that is not
  * whole breaks the connection off, so that the client sees it. */
 void bt_reply_flow(bt_request *request, uint32_t status, const bt_header *headers, uint32_t n_headers, bt_known n_bytes,
