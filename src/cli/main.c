@@ -8,6 +8,7 @@
  * character is, where lines are edited), so that numbers look the same everywhere. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/library_path.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/logs.h"
@@ -151,13 +152,14 @@ int main(int argc, char **argv) {
     hold_standard_files();
     (void)signal(SIGXFSZ, SIG_IGN); /* over RLIMIT_FSIZE a write fails, as on a full disk */
     bt_report_init(bt_cmd_engine_version());
+    bt_error err = {0};
+    if (bt_library_path_clean(&err) != BT_OK) return bt_cli_fail(&err);
     if (argc < 2) return print_invitation();
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     if (strcmp(name, "--version") == 0) name = "version";
     const bt_verb *command = bt_verb_find(name);
     if (!command) {
-        bt_error err = {0};
         (void)bt_verb_unknown(name, &err);
         return bt_cli_fail(&err);
     }

@@ -149,7 +149,7 @@ const bt_key bt_config_keys[] = {
     {REFUSED(TOP, "selectors"),
      .meaning =
          "there are no virtual models: give models aliases; which one is warm does not change what a name means"},
-    {NOTED(TOP, "logLevel"), .meaning = "the router logs what it decides; -q and --log-file of burthen serve"},
+    {NOTED(TOP, "logLevel"), .meaning = "--log-level of burthen serve says what is logged"},
     {NOTED(TOP, "logTimeFormat"), .meaning = "times are as RFC 3339 has them"},
     {NOTED(TOP, "logRequests"), .meaning = "every request is a line of the log"},
     {NOTED(TOP, "metricsMaxInMemory"), .meaning = "the log of activity has a fixed size"},

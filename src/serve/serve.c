@@ -12,6 +12,7 @@
 #include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/library_path.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "cli/commands.h"
@@ -328,7 +329,10 @@ int main(int argc, char **argv) {
     (void)signal(SIGXFSZ, SIG_IGN);
     bt_report_init(NULL);
     int code = 1;
-    if (s && args) {
+    bt_error err = {0};
+    if (bt_library_path_clean(&err) != BT_OK) {
+        code = bt_cli_fail(&err);
+    } else if (s && args) {
         s->args = (bt_option_result){.args = args, .max_args = (uint32_t)argc};
         code = run(s, argc, argv);
     }

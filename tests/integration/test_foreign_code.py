@@ -4,6 +4,7 @@
 take for others, and none of them is opened, by any command, in the build and installed. Each leaves a mark when it is
 loaded; that they would, is tried first."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import harness
 
@@ -86,6 +88,7 @@ def commands(folder, program, **env):
                        (("run", model, "-p", "Hello", "-n", "2", "-c", "256", "--ram-budget", "150M"), 0),
                        (("plan", model, "--chat", "-c", "256", "--exact"), 0),
                        (("exec", "--dry-run", "--ram-budget", "400M", "--", harness.LLAMA_BIN / "llama-server", "-m", model, "-c", "256"), 0),
+                       (("exec", "--no-wait", "--", harness.LLAMA_BIN / "llama-server", "--version"), 0),
                        (("exec", "--", "/bin/true"), 0)):
         done = run(folder, program, *args, **env)
         checks.check(done.returncode == code, f"{args} {env}: {done.returncode}: {done.stderr[-600:]}")
@@ -95,8 +98,14 @@ def commands(folder, program, **env):
         with subprocess.Popen([program, *map(str, args)], cwd=folder.path, env=folder.environment(**env), stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as process:
             if word:
-                checks.check(word in process.stdout.readline(), f"{args} listens")
-            time.sleep(1)
+                address = process.stdout.readline().decode().strip()
+                checks.check(word in address.encode(), f"{args} listens")
+                body = json.dumps({"prompt": "Hello", "n_predict": 1}).encode()
+                asked = urllib.request.Request(f"{address}/completion", body, {"Content-Type": "application/json"})
+                with urllib.request.urlopen(asked, timeout=120) as answer:
+                    checks.check(answer.status == 200, f"{args}: its server answers")
+            else:
+                time.sleep(1)
             process.send_signal(signal.SIGTERM)
             process.wait(30)
         checks.check(not folder.opened(), f"{args} {env}: something of the working directory was loaded")

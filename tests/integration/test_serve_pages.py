@@ -253,6 +253,10 @@ def check_odd_requests():
         for path in ("/v1/../etc/passwd", "/%2e%2e/x", "/v1/models/%00", "/" + "a" * 5000, "/nothing"):
             status, data = serve.request(path)
             checks.check(400 <= status < 500 and stubs.error_of(data), f"{path[:40]}: {status}: {data[:100]}")
+        for head, status in (("GET / HTTP/1.1\nno header\n\n", b"400"), ("GET / HTTP/1.1\nHost: localhost\nX: " + "secret" * 20000 + "\n\n", b"431"),
+                             ("POST /v1/completions HTTP/1.1\nHost: localhost\nContent-Length: secret\n\n", b"400")):
+            answer = raw(serve, head)  # the library's own, and fixed (docs/serve.md)
+            checks.check(answer.startswith(b"HTTP/1.1 " + status) and b"secret" not in answer, f"{head[:60]}: {answer[:200]}")
         answer = raw(serve, "GET / HTTP/9.9\n\n")
         checks.check(not answer or answer.startswith(b"HTTP/1."), f"{answer[:80]}")
         connection = http.client.HTTPConnection(serve.host, serve.port, timeout=10)
