@@ -13,10 +13,10 @@ set -eu
 cd "$(dirname "$0")/.."
 build=build/tsan
 races=$(pwd)/$build/races
-units='unit\.(account|disk|experts|heap|ledger|log|memo|pool|reader|reader_queue|ring|router_[a-z_]+|store_file)'
+units='unit\.(account|disk|experts|heap|ledger|log|log_[a-z]+|memo|pool|reader|reader_queue|ring|router_[a-z_]+|store_file)'
 properties='property\.(ring|router_[a-z_]+|sharing)'
 device='integration\.(allocator|buffers|conversation|plugin|readings|replace|reserve|rpc|sequences|worker_device)'
-router='integration\.serve_(admission|attacks|cancel|failures|models|pages|reload|storm|turns)'
+router='integration\.serve_(admission|attacks|cancel|comments|failures|logs|models|pages|reload|storm|turns)'
 tests=${1:-"^($units|$properties|$device|$router)\$"}
 
 # The sanitizer wants its shadow at fixed addresses. Where a kernel spreads mappings over more than 28 bits, the runtimes

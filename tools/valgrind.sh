@@ -21,7 +21,7 @@ BT_ROUNDS=20
 export BT_ROUNDS
 left_out='^test_(unit_(account|bench|disk|drop_in_bench|experts|mappings|old_kernel|os|placing|pool|reader|reader_queue|reservations|ring|store_file)|property_(ring|sharing))$'
 router='^test_(unit|property|fuzz)_router_'
-router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'
+router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|json_tree|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'
 
 command -v valgrind >/dev/null 2>&1 || {
     echo "valgrind: it is missing (make valgrind installs it)" >&2
