@@ -17,7 +17,7 @@ static const char bash_script[] =
     "    local typed=$1 endings=$2 file ending\n"
     "    compopt -o filenames 2>/dev/null\n"
     "    while IFS= read -r file; do\n"
-    "        if [[ -d $file || -z $endings ]]; then COMPREPLY+=(\"$file\"); continue; fi\n"
+    "        if [[ -d ${file/#\\~/$HOME} || -z $endings ]]; then COMPREPLY+=(\"$file\"); continue; fi\n"
     "        for ending in $endings; do\n"
     "            [[ $file == *.\"$ending\" ]] && COMPREPLY+=(\"$file\")\n"
     "        done\n"
@@ -133,7 +133,7 @@ static const char zsh_script[] =
 static const char fish_script[] =
     "# fish completion of burthen: made by `burthen completion fish`.\n"
     "function __burthen_files -a typed prefix\n"
-    "    for file in (__fish_complete_path \"$typed\")\n"
+    "    for file in (complete -C \"__burthen_no_program $typed\")\n"
     "        set -l path (string split -m 1 \\t -- $file)[1]\n"
     "        if string match -q '*/' -- $path; or test (count $argv) -eq 2\n"
     "            echo -- \"$prefix$path\"\n"

@@ -64,6 +64,7 @@ ASKED = [
     ("burthen plan --policy=", {"ctx", "speed"}),
     ("burthen run a.gguf -ctk q5", {"q5_0", "q5_1"}),
     ("burthen inspect m/", {"m/a.gguf", "m/c d.gguf", "m/below"}),
+    ("burthen inspect ~/m/", {"~/m/a.gguf", "~/m/c d.gguf", "~/m/below"}),
     ("burthen serve m/", {"m/a.gguf", "m/c d.gguf", "m/b.yaml", "m/below"}),
     ("burthen serve --models-dir m/", {"m/below"}),
     ("burthen run --draft=m/a", {"m/a.gguf"}),
