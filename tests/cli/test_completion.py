@@ -69,6 +69,7 @@ ASKED = [
     ("burthen serve --models-dir m/", {"m/below"}),
     ("burthen run --draft=m/a", {"m/a.gguf"}),
     ("burthen help ser", {"serve"}),
+    ("./burthen pla", {"plan"}),  # of PATH: what lies in the current folder is not run
 ]
 
 ASK_BASH = r"""
@@ -165,7 +166,7 @@ def in_terminal(checks, name, command, set_up, folder, environment):
     try:
         terminal.type(set_up)
         terminal.read("ready-1")
-        for line, wanted in [("burthen pla", ["plan "]), ("burthen plan --fla", ["--flash-attn "]),
+        for line, wanted in [("burthen pla", ["plan "]), ("./burthen pla", ["plan "]), ("burthen plan --fla", ["--flash-attn "]),
                              ("burthen plan --policy ", ["ctx", "speed"]), ("burthen plan --policy=s", ["speed"]),
                              ("burthen inspect m/a", ["m/a.gguf"]), ("burthen serve m/b.", ["m/b.yaml"]),
                              ("burthen exec -- sleep m/b.", ["m/b.yaml"])]:
@@ -203,6 +204,8 @@ def make_folder(folder):
     (folder / "bin" / "burthen").symlink_to(BIN)
     for shell in ("bash", "zsh", "fish"):
         (folder / f"burthen.{shell}").write_bytes(burthen("completion", shell).stdout)
+    (folder / "burthen").write_text("#!/bin/sh\ntouch was-run\n")
+    (folder / "burthen").chmod(0o755)
     (folder / "functions").mkdir()
     (folder / "functions" / "_burthen").write_bytes(burthen("completion", "zsh").stdout)
 
@@ -234,6 +237,7 @@ def main():
             for command, set_up in terminals[shell]:
                 started = dict(environment, PS1="ready-0$ ")
                 in_terminal(checks, shell, command, set_up + "PS1='$ '; echo ready-$((0 + 1))\n", folder, started)
+        checks.check(not (folder / "was-run").exists(), "a key has run a program of the current folder")
     checks.end()
 
 
