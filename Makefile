@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 export LLAMA_CPP_DIR LLAMA_CMAKE_ARGS GGML_NATIVE JOBS
 
-.PHONY: all demo llama-server check install uninstall bench fuzz truth-full coverage format lint clean help
+.PHONY: all demo llama-server check install uninstall bench fuzz truth-full coverage tsan valgrind format lint clean help
 .DEFAULT_GOAL := all
 
 all: ## set up what is missing and build burthen
@@ -52,10 +52,20 @@ truth-full: ## the proof that the budget is kept: toys, and five models x 8 budg
 	@sh tools/build.sh release burthen
 	@sh tools/truth.sh
 
-coverage: ## line coverage of src/ (needs gcovr)
-	@sh tools/setup.sh check
+coverage: ## lines of src/ that the quick tests reach; fails under 95 % in base, probe, model, plan, memory (minutes)
+	@sh tools/setup.sh coverage
 	@sh tools/build.sh coverage
 	@sh tools/coverage.sh
+
+tsan: ## the thread sanitizer on what threads share, and on the router (a quarter of an hour)
+	@sh tools/setup.sh check
+	@sh tools/build.sh tsan
+	@sh tools/tsan.sh
+
+valgrind: ## memcheck on the tests of the pure parts (minutes)
+	@sh tools/setup.sh valgrind
+	@sh tools/build.sh dev
+	@sh tools/valgrind.sh
 
 format: ## rewrite our C files as clang-format 19 wants them
 	@sh tools/check-format.sh --fix
