@@ -9,6 +9,7 @@
 
 #include "base/beside.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
@@ -159,10 +160,11 @@ static bt_status ask(const bt_template *t, const bt_text *request, bt_text *repl
         return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s is not beside this program",
                        WORKER_NAME);
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    errno = EMFILE; /* of a test */
+    if (bt_fault_hit() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return bt_fail_sys(err, errno, "chat_worker", "cannot start %s", WORKER_NAME);
     pid_t pid = 0;
-    int failed = spawn(t->worker ? t->worker : path, t->limit_bytes, pair[1], &pid);
+    int failed = bt_fault_hit() ? EAGAIN : spawn(t->worker ? t->worker : path, t->limit_bytes, pair[1], &pid);
     (void)close(pair[1]);
     if (failed) {
         (void)close(pair[0]);
