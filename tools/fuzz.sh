@@ -13,7 +13,7 @@ set -eu
 
 cd "$(dirname "$0")/.."
 usage() {
-    sed -n '/^# usage/,/^# JOBS/s/^# \{0,1\}//p' "$0" >&2
+    sed -n '/^# usage/,/^#        .*--merge/s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -39,13 +39,17 @@ known() {
     }
 }
 
+# Freed memory that AddressSanitizer keeps from being used again: its 256 MiB are mostly new pages, which take longer
+# than a reader does. A wait of 10 s is a template's bound (engine/template.h), longer where the machine is busy.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-quarantine_size_mb=16}"
+
 # run_one NAME: in the background of run_all. Nothing is said but into its log.
 run_one() {
     name=$1
     corpus=$build_dir/corpus/$name
     mkdir -p "$corpus" "$build_dir/died"
     "$build_dir/tests/test_fuzz_$name" --dictionary >"$build_dir/corpus/$name.dict"
-    set -- -max_total_time="$seconds" -max_len=$sample_max -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+    set -- -max_total_time="$seconds" -max_len=$sample_max -rss_limit_mb=2048 -timeout=60 -print_final_stats=1 \
         -artifact_prefix="$build_dir/died/$name-" "$corpus"
     if [ -s "$build_dir/corpus/$name.dict" ]; then set -- -dict="$build_dir/corpus/$name.dict" "$@"; fi
     if [ -d "tests/data/fuzz/$name" ]; then set -- "$@" "tests/data/fuzz/$name"; fi
@@ -112,15 +116,15 @@ merge_one() {
     "$build_dir/tests/fuzz_$name" -merge=1 -max_len=$sample_max -rss_limit_mb=2048 "$aside" "$build_dir/corpus/$name" \
         >"$build_dir/corpus/$name.log" 2>&1
     added=0
-    for found in $(ls -Sr "$aside"); do
+    find "$aside" -type f -printf '%s %f\n' | sort -n >"$aside.list"
+    while read -r size found; do
         [ ! -e "$into/$found" ] || continue
         held=$(cat "$into"/* | wc -c)
-        size=$(wc -c <"$aside/$found")
         [ $((held + size)) -le $folder_max ] || break
         cp "$aside/$found" "$into/found-$(echo "$found" | cut -c 1-12)"
         added=$((added + 1))
-    done
-    rm -rf "$aside"
+    done <"$aside.list"
+    rm -rf "$aside" "$aside.list"
     echo "fuzz: $name: $added samples added, $(cat "$into"/* | wc -c) bytes"
 }
 

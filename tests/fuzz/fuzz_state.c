@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_state.c: files of the state folder as somebody else has left them: learned, footprint, disk, reservations, the
- * router's note. Each reader is given the same text as its file: it reads what it would have written, or nothing; and
+ * fuzz_state.c: files of the state folder as somebody else has left them: learned, footprint, disk, reservations, a
+ * refusal. Each reader is given the same text as its file: it reads what it would have written, or nothing; and
  * what is kept on top of that stands there afterwards, whatever was there. */
 #include "fuzz.h"
 
 #include "base/size.h"
+#include "cli/exec_memo.h"
 #include "guard/footprint.h"
 #include "guard/learned.h"
 #include "json_check.h"
@@ -23,8 +24,9 @@
 static char boot[64];
 static int dir = -1;
 
-enum { LEARNED, FOOTPRINT, DISK, RESERVATIONS, N_FILES };
-static const char *const names[N_FILES] = {"learned-" HEX, "footprint-" HEX, "disk-8:1", "reservations"};
+enum { LEARNED, FOOTPRINT, DISK, RESERVATIONS, REFUSED, N_FILES };
+static const char *names[N_FILES] = {"learned-" HEX, "footprint-" HEX, "disk-8:1", "reservations"};
+static bt_exec_memo empty_memo; /* of one command, whose name it has */
 
 static void start(void) {
     if (setenv("BURTHEN_STATE_DIR", fuzz_folder(), 1) != 0) abort();
@@ -32,6 +34,12 @@ static void start(void) {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     if (dir < 0 || !file || fscanf(file, "%63s", boot) != 1) abort();
     (void)fclose(file);
+    bt_exec_memo_begin(&empty_memo);
+    bt_exec_memo_add(&empty_memo, "x", 1);
+    static bt_exec_memo named;
+    named = empty_memo;
+    bt_exec_memo_read(&named, 0);
+    names[REFUSED] = named.name;
 }
 
 static void stop(void) {
@@ -98,6 +106,20 @@ static bool reservations(void) {
     return machine.n_reservations > 0;
 }
 
+static bool refused(void) {
+    const int64_t now_ms = INT64_C(1800000000000);
+    bt_exec_memo memo = empty_memo;
+    bt_exec_memo again = empty_memo;
+    bt_exec_memo_read(&memo, now_ms);
+    bool held = memo.memo.held;
+    FUZZ_CHECK(!held || (memo.memo.at_ms >= 0 && memo.memo.at_ms <= now_ms));
+    (void)bt_memo_hit(&memo.memo, (bt_known){.known = true, .value = UINT64_MAX}, now_ms, NULL);
+    bt_exec_memo_keep(&memo, 4096, now_ms);
+    bt_exec_memo_read(&again, now_ms + 1);
+    FUZZ_CHECK(again.memo.held && again.memo.free_bytes == 4096 && again.memo.at_ms == now_ms);
+    return held;
+}
+
 static bool one(char *text, size_t n) {
     static char own[FUZZ_BYTES_MAX + sizeof boot];
     char *mark = strstr(text, BOOT);
@@ -110,6 +132,7 @@ static bool one(char *text, size_t n) {
     bool taken = learned();
     taken = footprint() || taken;
     taken = disk() || taken;
+    taken = refused() || taken;
     return reservations() || taken;
 }
 
@@ -117,6 +140,7 @@ static const char *word(size_t i) {
     static const char *const words[] = {"burthen-learned 1\n",
                                         "burthen-footprint 1\n",
                                         "burthen-disk 1\n",
+                                        "burthen-refused 1\n",
                                         "burthen-reservations 1 " BOOT "\n",
                                         "host ",
                                         "CUDA0 ",
