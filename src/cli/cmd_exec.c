@@ -259,7 +259,7 @@ static int print_argv(const executing *x) {
         bt_text_add(&text, x->judge.rewrite.argv[i]);
         bt_text_add(&text, "\n");
     }
-    int code = bt_cli_print_bytes(bt_text_str(&text), text.n_bytes);
+    int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;
 }
@@ -294,7 +294,7 @@ static void say(const executing *x) {
         bt_report_plan_text(&x->budget->plan, x->judge.facts, &text);
     else if (x->decision.kind == BT_GUARD_REFUSED)
         bt_guard_ledger_text(&x->decision, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_say(&text);
     bt_text_done(&text);
 }
 

@@ -53,3 +53,5 @@ int bt_cli_fail_model(const bt_error *err, const char *path);
 /* Write to stdout, escaped on a terminal, and flush; the exit code: 0, or 1 with the reason on stderr. */
 int bt_cli_print(const bt_text *text);
 int bt_cli_print_bytes(const char *s, size_t n);
+/* On standard error, as far as there was memory for it; where there was none for the rest, that is said. */
+void bt_cli_say(const bt_text *text);

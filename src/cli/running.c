@@ -112,7 +112,7 @@ static int print_plan(const bt_running *running) {
     bt_report_plan_text(&running->plan, running->facts, &text);
     bt_planning_lock_text(options, &running->plan, &running->machine, &text);
     bt_drafting_text(options, running->facts, &running->plan, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_say(&text);
     bt_text_done(&text);
     return 0;
 }

@@ -168,7 +168,7 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_lines_text(measured, &text);
     bt_report_devices_text(&running->plan, measured, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_say(&text);
     bt_text_done(&text);
 }
 

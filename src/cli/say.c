@@ -47,6 +47,14 @@ int bt_cli_print(const bt_text *text) {
     return bt_cli_print_bytes(bt_text_str(text), text->n_bytes);
 }
 
+void bt_cli_say(const bt_text *text) {
+    const char *said = bt_text_str(text);
+    (void)fputs(said, stderr);
+    if (!text->failed) return;
+    bool in_line = text->n_bytes > 0 && said[text->n_bytes - 1] != '\n';
+    (void)fprintf(stderr, "%sburthen: no memory to say all of it\n", in_line ? "\n" : "");
+}
+
 /* ---- GGUF files nearby ------------------------------------------------------------------------------------------ */
 
 static bool ends_with(const char *name, const char *end) {

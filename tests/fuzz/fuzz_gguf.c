@@ -56,4 +56,4 @@ static const char *word(size_t i) {
 }
 
 const fuzz_target fuzz_here = {
-    .name = "gguf", .one = one, .bare = true, .start = start, .word = word, .n_rounds = 4000};
+    .name = "gguf", .one = one, .bare = true, .start = start, .word = word, .n_rounds = 1000};

@@ -40,4 +40,4 @@ static bool one(char *text, size_t n) {
 }
 
 const fuzz_target fuzz_here = {
-    .name = "json_plan", .one = one, .bare = true, .start = json_start, .word = json_word, .n_rounds = 600};
+    .name = "json_plan", .one = one, .bare = true, .start = json_start, .word = json_word, .n_rounds = 400};

@@ -71,10 +71,5 @@ static const char *word(size_t i) {
 
 static const char *const more[] = {"metrics", NULL};
 
-const fuzz_target fuzz_here = {.name = "router_metrics",
-                               .one = one,
-                               .bare = true,
-                               .word = word,
-                               .more = more,
-                               .n_rounds = 1500,
-                               .takes_all = true};
+const fuzz_target fuzz_here = {
+    .name = "router_metrics", .one = one, .bare = true, .word = word, .more = more, .n_rounds = 600, .takes_all = true};

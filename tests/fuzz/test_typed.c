@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_ROUNDS 200000
+#define N_ROUNDS 40000
 
 __extension__ typedef unsigned __int128 u128;
 
