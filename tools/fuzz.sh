@@ -7,8 +7,8 @@
 # usage: tools/fuzz.sh BUILD_DIR SECONDS_EACH [NAME]...
 #        tools/fuzz.sh --merge BUILD_DIR [NAME]...
 #
-# --merge puts into tests/data/fuzz/NAME what was found and reaches code that nothing there reaches, smallest first, as
-# long as the folder stays under 48 KiB. Look at what is added before it is committed. JOBS=N: programs at a time.
+# --merge puts into tests/data/fuzz/NAME, as found-HASH, some of what was found: inputs that reach together what all of
+# them reach, at most 32, as long as the folder stays under 48 KiB. Look at what is added before it is committed. JOBS=N: programs at a time.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -17,8 +17,10 @@ usage() {
     exit 2
 }
 
-# How large the corpus of one target may get, and how long one sample is (tests/support/fuzz.h).
+# How large the corpus of one target may get, how many samples of it are found ones, and how long one sample is
+# (tests/support/fuzz.h).
 folder_max=49152
+found_max=32
 sample_max=16384
 
 # names NAME...: those asked for, or all that are built.
@@ -105,7 +107,8 @@ run_all() {
     [ "$died" = 0 ]
 }
 
-# merge_one NAME: libFuzzer says which inputs reach something new; they are taken while there is room.
+# merge_one NAME: libFuzzer finds a small set of inputs that reaches all that is reached; they are taken while there is
+# room.
 merge_one() {
     name=$1
     into=tests/data/fuzz/$name
@@ -113,12 +116,15 @@ merge_one() {
     rm -rf "$aside"
     mkdir -p "$aside" "$into"
     cp "$into"/* "$aside"/ 2>/dev/null || true
-    "$build_dir/tests/fuzz_$name" -merge=1 -max_len=$sample_max -rss_limit_mb=2048 "$aside" "$build_dir/corpus/$name" \
-        >"$build_dir/corpus/$name.log" 2>&1
+    "$build_dir/tests/fuzz_$name" -set_cover_merge=1 -max_len=$sample_max -rss_limit_mb=2048 "$aside" "$build_dir/corpus/$name" \
+        >"$build_dir/corpus/$name.merge.log" 2>&1
     added=0
-    find "$aside" -type f -printf '%s %f\n' | sort -n >"$aside.list"
+    # Of more than there is room for every so-manieth, by size: short ones alone are all refused early.
+    step=$(($(find "$aside" -type f | wc -l) / found_max + 1))
+    find "$aside" -type f -printf '%s %f\n' | sort -n | awk -v step="$step" 'NR % step == 0' >"$aside.list"
     while read -r size found; do
-        [ ! -e "$into/$found" ] || continue
+        if [ -e "$into/$found" ] || [ -e "$into/found-$(echo "$found" | cut -c 1-12)" ]; then continue; fi
+        [ "$(find "$into" -name 'found-*' | wc -l)" -lt $found_max ] || break
         held=$(cat "$into"/* | wc -c)
         [ $((held + size)) -le $folder_max ] || break
         cp "$aside/$found" "$into/found-$(echo "$found" | cut -c 1-12)"
