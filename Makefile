@@ -7,6 +7,7 @@ DESTDIR ?=
 DEMO_MODEL := build/models/smollm2-135m-instruct-q4_1.gguf
 BURTHEN := build/release/burthen
 FUZZ_SECONDS ?= 60
+FUZZ ?=
 
 export LLAMA_CPP_DIR LLAMA_CMAKE_ARGS GGML_NATIVE JOBS
 
@@ -41,10 +42,10 @@ bench: ## every measurement of bench/ (long; the numbers of docs/measurements.md
 	@sh tools/build.sh release burthen
 	@sh tools/bench.sh
 
-fuzz: ## each libFuzzer program for FUZZ_SECONDS (60)
+fuzz: ## each libFuzzer program for FUZZ_SECONDS (60), or those that FUZZ names
 	@sh tools/setup.sh check
-	@sh tools/build.sh fuzz
-	@sh tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+	@sh tools/build.sh fuzz fuzzers
+	@sh tools/fuzz.sh build/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
 truth-full: ## the proof that the budget is kept: toys, and five models x 8 budgets (an hour or two; restartable)
 	@sh tools/setup.sh check
@@ -85,4 +86,5 @@ help: ## this list
 	@echo "  LLAMA_CPP_DIR=DIR        build against this source tree of llama.cpp, fetch none"
 	@echo "  LLAMA_CMAKE_ARGS=...     more options for llama.cpp's build, for example -DGGML_CUDA=ON"
 	@echo "  GGML_NATIVE=OFF          do not tune for this processor"
+	@echo "  FUZZ=\"NAME ...\"          fuzz these alone (docs/testing.md has them)"
 	@echo "  JOBS=N                   parallel jobs"
