@@ -158,14 +158,6 @@ const bt_occurrence *bt_argv_last(const bt_argv *argv, bt_flag_id flag) {
     return NULL;
 }
 
-const bt_occurrence *bt_argv_next(const bt_argv *argv, bt_flag_id flag, const bt_occurrence *after) {
-    uint32_t i = after ? (uint32_t)(after - argv->occurrences) + 1 : 0;
-    for (; i < argv->n_occurrences; i++) {
-        if (argv->occurrences[i].flag == flag) return &argv->occurrences[i];
-    }
-    return NULL;
-}
-
 bt_reading bt_argv_text(const bt_argv *argv, bt_flag_id flag, const char **ret) {
     const bt_occurrence *o = bt_argv_last(argv, flag);
     if (!o) return BT_VALUE_ABSENT;
@@ -174,27 +166,9 @@ bt_reading bt_argv_text(const bt_argv *argv, bt_flag_id flag, const char **ret) 
     return BT_VALUE_GIVEN;
 }
 
-bt_reading bt_argv_int(const bt_argv *argv, bt_flag_id flag, int32_t *ret) {
-    const char *text = NULL;
-    bt_reading reading = bt_argv_text(argv, flag, &text);
-    if (reading != BT_VALUE_GIVEN) return reading;
-    bool layers = bt_flag_get(flag)->kind == BT_TAKES_LAYERS;
-    bool good = layers ? bt_value_layers(text, ret) : bt_value_int(text, ret);
-    return good ? BT_VALUE_GIVEN : BT_VALUE_BAD;
-}
-
 bt_reading bt_argv_real(const bt_argv *argv, bt_flag_id flag, double *ret) {
     const char *text = NULL;
     bt_reading reading = bt_argv_text(argv, flag, &text);
     if (reading != BT_VALUE_GIVEN) return reading;
     return bt_value_real(text, ret) ? BT_VALUE_GIVEN : BT_VALUE_BAD;
-}
-
-bt_reading bt_argv_on(const bt_argv *argv, bt_flag_id flag, bool *ret) {
-    const bt_occurrence *o = bt_argv_last(argv, flag);
-    if (!o) return BT_VALUE_ABSENT;
-    bool on = true;
-    if (o->value && !bt_value_on(o->value, &on)) return BT_VALUE_BAD;
-    *ret = on != o->negative;
-    return BT_VALUE_GIVEN;
 }

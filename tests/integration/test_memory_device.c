@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_memory_device.c: what ggml and libllama are told of the memory device (docs/design.md M1, M2), and how many graphs
- * it knows again (M4).
+ * test_memory_device.c: what ggml and libllama are told of the memory device (docs/design.md M1, M2), and how many
+ * graphs it knows again (M4).
  *
  * The device has no model here: what it says of itself, and what it keeps of a graph, does not depend on one. */
 #include "device/device.h"
@@ -244,9 +244,9 @@ static void tensors_are_not_written(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_says),           cmocka_unit_test(what_it_can),
-        cmocka_unit_test(one_backend),            cmocka_unit_test(threads_and_interrupts),
-        cmocka_unit_test(known_graphs),           cmocka_unit_test(tensors_are_not_written),
+        cmocka_unit_test(what_it_says), cmocka_unit_test(what_it_can),
+        cmocka_unit_test(one_backend),  cmocka_unit_test(threads_and_interrupts),
+        cmocka_unit_test(known_graphs), cmocka_unit_test(tensors_are_not_written),
     };
     return cmocka_run_group_tests_name("memory_device", tests, NULL, NULL);
 }
