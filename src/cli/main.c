@@ -10,6 +10,8 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/settings.h"
+#include "cli/verbs.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -17,52 +19,24 @@
 #include <signal.h>
 #include <string.h>
 
-const bt_verb bt_verbs[] = {
-    {"plan", bt_cmd_plan, BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
-    {"run", bt_cmd_run, BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
-    {"bench", bt_cmd_bench, BT_CLI_BENCH, "MODEL", 1, 1, "tokens a second, what is read and what bounds it"},
-    {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
-    {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
-    {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
-    {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
-    {"exec", bt_cmd_exec, BT_CLI_EXEC, "-- COMMAND ARGS...", 1, UINT32_MAX,
-     "start a llama.cpp program so that it fits what devices have free"},
-    {"serve", bt_cmd_serve, BT_CLI_SERVE, "[CONFIG.yaml | MODEL...]", 0, UINT32_MAX,
-     "many models behind one address, within the memory of one machine"},
-    {"worker", bt_cmd_worker, BT_CLI_WORKER, "", 0, 0, "offer this machine's memory and cores to other machines"},
-    {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
-    {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
+static const struct {
+    bt_cli_command bit;
+    bt_cmd *call;
+} calls[] = {
+    {BT_CLI_PLAN, bt_cmd_plan},       {BT_CLI_RUN, bt_cmd_run},
+    {BT_CLI_BENCH, bt_cmd_bench},     {BT_CLI_PERPLEXITY, bt_cmd_perplexity},
+    {BT_CLI_INSPECT, bt_cmd_inspect}, {BT_CLI_DEVICES, bt_cmd_devices},
+    {BT_CLI_REPORT, bt_cmd_report},   {BT_CLI_EXEC, bt_cmd_exec},
+    {BT_CLI_SERVE, bt_cmd_serve},     {BT_CLI_WORKER, bt_cmd_worker},
+    {BT_CLI_CACHE, bt_cmd_cache},     {BT_CLI_COMPLETION, bt_cmd_completion},
+    {BT_CLI_VERSION, bt_cmd_version}, {BT_CLI_HELP, bt_cmd_help},
 };
-const size_t bt_verb_count = sizeof bt_verbs / sizeof *bt_verbs;
 
-const bt_verb *bt_verb_find(const char *name) {
-    for (size_t i = 0; i < bt_verb_count; i++) {
-        if (strcmp(bt_verbs[i].name, name) == 0) return &bt_verbs[i];
+static bt_cmd *call_of(bt_cli_command bit) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (calls[i].bit == bit) return calls[i].call;
     }
-    return NULL;
-}
-
-/* Of docs/interfaces.md, and not in this version: no typing errors. */
-static const char *const later_commands[] = {"cache", "completion"};
-
-bt_status bt_verb_unknown(const char *name, bt_error *err) {
-    for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {
-        if (strcmp(name, later_commands[i]) == 0) {
-            return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                           "burthen %s is not in this version; burthen help lists what is", name);
-        }
-    }
-    const char *names[sizeof bt_verbs / sizeof *bt_verbs];
-    for (size_t i = 0; i < bt_verb_count; i++) {
-        names[i] = bt_verbs[i].name;
-    }
-    const char *nearest = bt_nearest(name, names, bt_verb_count);
-    if (nearest) {
-        return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
-                       nearest);
-    }
-    return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; burthen help lists them",
-                   name);
+    return bt_cmd_help; /* not reached: a row of bt_verbs has one here (tests/cli/test_docs.py) */
 }
 
 /* ---- the log ---------------------------------------------------------------------------------------------------- */
@@ -124,7 +98,7 @@ static int call(const bt_verb *command, bt_cli_options *options, bt_option_resul
     if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
         return bt_cli_fail(&err);
     }
-    int code = command->call(options, args);
+    int code = call_of(command->bit)(options, args);
     bt_log_set(NULL, NULL, BT_LOG_ERROR);
     if (log_file && fclose(log_file) != 0 && code == 0) {
         (void)bt_fail_sys(&err, errno, "log_file", "cannot write the log file %s", options->log_file);
@@ -133,10 +107,30 @@ static int call(const bt_verb *command, bt_cli_options *options, bt_option_resul
     return code;
 }
 
+/* What options do not change needs no settings, and is there to help where they are wrong. */
+static bool wants_settings(bt_cli_command bit) {
+    return (bit & (BT_CLI_HELP | BT_CLI_VERSION | BT_CLI_COMPLETION | BT_CLI_CACHE)) == 0;
+}
+
+/* --help is answered also where the settings are wrong. */
+static bt_status parse_all(const bt_verb *command, int argc, char *const *argv, bt_settings **ret_settings,
+                           bt_cli_options *options, bt_option_result *args, bt_error *err) {
+    bt_error why = {0};
+    bt_status opened = wants_settings(command->bit) ? bt_settings_open(NULL, ret_settings, &why) : BT_OK;
+    const bt_option_file file = bt_settings_layer(*ret_settings, command->bit);
+    BT_TRY(bt_cli_options_parse(command->bit, argc, argv, NULL, &file, options, args, err));
+    if (opened != BT_OK && !options->help) {
+        *err = why;
+        return opened;
+    }
+    return BT_OK;
+}
+
 /* argv after the command's name */
 static int run_command(const bt_verb *command, int argc, char *const *argv) {
     bt_error err = {0};
     bt_cli_options options;
+    bt_settings *settings = NULL;
     bt_option_result args = {.max_args = (uint32_t)argc};
     args.args = bt_heap_array((size_t)argc + 1, sizeof *args.args);
     if (!args.args) {
@@ -144,7 +138,7 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
         return bt_cli_fail(&err);
     }
     int code = 0;
-    if (bt_cli_options_parse(command->bit, argc, argv, NULL, &options, &args, &err) != BT_OK) {
+    if (parse_all(command, argc, argv, &settings, &options, &args, &err) != BT_OK) {
         code = bt_cli_fail(&err);
         if (command->bit == BT_CLI_SERVE && strcmp(err.code, "option") == 0)
             (void)fputs("burthen: options of llama-server stand behind --: burthen serve FOLDER -- -c 4096\n", stderr);
@@ -156,6 +150,7 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
         }
         code = call(command, &options, &args);
     }
+    bt_settings_close(settings);
     bt_heap_free(args.args);
     return code;
 }
