@@ -46,40 +46,18 @@ static bool has_scale(const char *text) {
     return colon && is_number(colon + 1);
 }
 
+/* As many as the table says, but for two kinds: a word that may follow or not, and a number that today stands in the
+ * first element. */
 static void take_values(reader *r, bt_occurrence *o) {
     const char *next = peek(r, 0);
     const char *second = peek(r, 1);
+    const bt_flag_kind kind = bt_flag_get(o->flag)->kind;
+    const uint32_t n = bt_flag_arity(o->flag);
+    bool two = n == 2;
     bt_flash flash;
-    switch (bt_flag_get(o->flag)->kind) {
-    case BT_TAKES_SWITCH:
-    case BT_TAKES_PAIR:
-    case BT_TAKES_ACTION:
-        return;
-    case BT_TAKES_FLASH:
-        if (next && bt_value_flash(next, &flash)) o->value = take(r, o);
-        return;
-    case BT_TAKES_SCALED: {
-        bool two = next && second && !has_scale(next) && is_number(second);
-        o->value = take(r, o);
-        if (two) o->value_2 = take(r, o);
-        return;
-    }
-    case BT_TAKES_RANGE:
-        o->value = take(r, o);
-        if (o->value) o->value_2 = take(r, o);
-        return;
-    case BT_TAKES_INT:
-    case BT_TAKES_REAL:
-    case BT_TAKES_LAYERS:
-    case BT_TAKES_TEXT:
-    case BT_TAKES_PATH:
-    case BT_TAKES_CHOICE:
-    case BT_TAKES_LIST:
-    case BT_TAKES_PATHS:
-    case BT_TAKES_RULES:
-        o->value = take(r, o);
-        return;
-    }
+    if (kind == BT_TAKES_SCALED) two = next && second && !has_scale(next) && is_number(second);
+    if (n > 0 || (kind == BT_TAKES_FLASH && next && bt_value_flash(next, &flash))) o->value = take(r, o);
+    if (o->value && two) o->value_2 = take(r, o);
 }
 
 static void take_unknown(reader *r, bt_occurrence *o) {
