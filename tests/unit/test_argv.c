@@ -149,13 +149,13 @@ static void the_last_counts(void **state) {
 static void all_count(void **state) {
     const bt_argv *view = parse(state, "-ot a=CPU -c 1 --override-tensor b=CUDA0 --override_tensor c=CPU");
     static const char *const expected[] = {"a=CPU", "b=CUDA0", "c=CPU"};
-    uint32_t n = 0;
-    for (const bt_occurrence *o = argv_next(view, BT_FLAG_OVERRIDE_TENSOR, NULL); o;
-         o = argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o)) {
-        assert_true(n < 3);
-        assert_string_equal(o->value, expected[n++]);
+    const bt_occurrence *o = NULL;
+    for (uint32_t i = 0; i < 3; i++) {
+        o = argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o);
+        assert_non_null(o);
+        assert_string_equal(o->value, expected[i]);
     }
-    assert_int_equal(n, 3);
+    assert_null(argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o));
 }
 
 static void attached(void **state) {

@@ -290,7 +290,7 @@ static void compute_moe(void **state) {
     uint64_t work = UINT64_C(6144) * 292 / 256 * 512 + UINT64_C(8) * 128 * 8 * 512; /* 8 rows of 768 */
     uint64_t router = UINT64_C(2) * 128 * 512 * 4;
     assert_int_equal(costs.line[BT_LINE_COMPUTE].fixed_bytes + 32768 * costs.line[BT_LINE_COMPUTE].per_ctx_bytes,
-                     120 * MIB + work + router + 5 * 1100 + beside_graph(32768, 32768));
+                     120 * MIB + work + router + UINT64_C(5) * 1100 + beside_graph(32768, 32768));
 }
 
 static void other_lines(void **state) {
