@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--more", action="append", default=[], type=pathlib.Path, metavar="FILE",
                         help="another model; repeatable")
     options = parser.parse_args()
+    kit.harness.BIN = str(kit.BURTHEN)  # also where nobody has set BT_BIN
     found = kit.begin(options, options.model)
     contract.cgroup_box.require()
     with tempfile.TemporaryDirectory() as folder:
