@@ -2,8 +2,8 @@
 # bin/burthen, and beside it the llama.cpp libraries that it was built against, private: they are of one exact version
 # (docs/design.md M9) and must neither shadow a system's own nor be replaced by it.
 if(BT_ENGINE)
-    set_target_properties(burthen PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/burthen")
     install(TARGETS burthen RUNTIME DESTINATION bin)
+    bt_run_path(burthen "${LLAMA_CPP_BUILD}/bin" "$ORIGIN/../lib/burthen" bin/burthen)
     install(TARGETS burthen-template RUNTIME DESTINATION lib/burthen)
     # Looked for at install time: which backends there are depends on LLAMA_CMAKE_ARGS. Links stay links; the
     # libraries' own run path is $ORIGIN (tools/build-llama.sh).

@@ -8,8 +8,10 @@
  * character is, where lines are edited), so that numbers look the same everywhere. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/library_path.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/logs.h"
 #include "cli/settings.h"
 #include "cli/verbs.h"
 #include "report/report.h"
@@ -39,34 +41,6 @@ static bt_cmd *call_of(bt_cli_command bit) {
     return bt_cmd_help; /* not reached: a row of bt_verbs has one here (tests/cli/test_docs.py) */
 }
 
-/* ---- the log ---------------------------------------------------------------------------------------------------- */
-
-static void write_log(bt_log_level level, const char *message, void *user) {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    FILE *file = user;
-    (void)fprintf(file, "burthen: %s: %s\n", names[level], message); /* where else to say that it failed */
-    if (level <= BT_LOG_WARN) (void)fflush(file);
-}
-
-/* ret_file: to close at the end, or NULL. */
-static bt_status open_log(const bt_cli_options *options, FILE **ret_file, bt_error *err) {
-    bt_log_level level = BT_LOG_WARN;
-    if (options->log_level_given) {
-        level = (bt_log_level)options->log_level;
-    } else if (options->verbose) {
-        level = BT_LOG_INFO;
-    } else if (options->quiet) {
-        level = BT_LOG_ERROR;
-    }
-    FILE *file = options->log_file ? fopen(options->log_file, "ae") : NULL;
-    if (options->log_file && !file) {
-        return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", options->log_file);
-    }
-    bt_log_set(write_log, file ? file : stderr, level);
-    *ret_file = file;
-    return BT_OK;
-}
-
 /* ---- a command -------------------------------------------------------------------------------------------------- */
 
 static bt_status check_arguments(const bt_verb *command, const bt_option_result *args, bt_error *err) {
@@ -94,16 +68,13 @@ static int print_help(const bt_verb *command) {
 static int call(const bt_verb *command, bt_cli_options *options, bt_option_result *args) {
     options->command = command->name;
     bt_error err = {0};
-    FILE *log_file = NULL;
-    if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
-        return bt_cli_fail(&err);
-    }
+    const bt_cli_log_ask log = {
+        .component = command->name, .usual = BT_LOG_WARN, .verbose = BT_LOG_INFO, .waits = true};
+    if (check_arguments(command, args, &err) != BT_OK) return bt_cli_fail(&err);
+    /* burthen-serve opens it anew, and for itself */
+    if (command->bit != BT_CLI_SERVE && bt_cli_log_open(options, &log, &err) != BT_OK) return bt_cli_fail(&err);
     int code = call_of(command->bit)(options, args);
-    bt_log_set(NULL, NULL, BT_LOG_ERROR);
-    if (log_file && fclose(log_file) != 0 && code == 0) {
-        (void)bt_fail_sys(&err, errno, "log_file", "cannot write the log file %s", options->log_file);
-        code = bt_cli_fail(&err);
-    }
+    if (bt_cli_log_close(&err) != BT_OK && code == 0) code = bt_cli_fail(&err);
     return code;
 }
 
@@ -176,13 +147,14 @@ int main(int argc, char **argv) {
     hold_standard_files();
     (void)signal(SIGXFSZ, SIG_IGN); /* over RLIMIT_FSIZE a write fails, as on a full disk */
     bt_report_init(bt_cmd_engine_version());
+    bt_error err = {0};
+    if (bt_library_path_clean(&err) != BT_OK) return bt_cli_fail(&err);
     if (argc < 2) return print_invitation();
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     if (strcmp(name, "--version") == 0) name = "version";
     const bt_verb *command = bt_verb_find(name);
     if (!command) {
-        bt_error err = {0};
         (void)bt_verb_unknown(name, &err);
         return bt_cli_fail(&err);
     }

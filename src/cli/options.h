@@ -26,7 +26,8 @@ typedef enum bt_cli_command {
     BT_CLI_COMPLETION = 1 << 13,
 } bt_cli_command;
 
-#define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
+#define BT_CLI_HOSTS_MAX 16u
+#define BT_CLI_RPC_MAX   14u /* BT_DEVICE_MAX: each has a device at least */
 
 typedef struct bt_cli_options {
     const char *command; /* its name */
@@ -77,6 +78,8 @@ typedef struct bt_cli_options {
 
     /* the router */
     const char *serve_listen, *tls_cert_file, *tls_key_file, *api_key, *models_dir, *llama_server; /* NULL: not given */
+    const char *allowed_hosts[BT_CLI_HOSTS_MAX]; /* point into argv or the environment */
+    uint32_t n_allowed_hosts;
     bool check_config;
 
     /* the guard */
@@ -95,6 +98,7 @@ typedef struct bt_cli_options {
     bool json, quiet, verbose;
     const char *stats_file;
     const char *log_file;
+    bool log_json;
     int log_level; /* bt_log_level */
     bool log_level_given;
 } bt_cli_options;

@@ -189,7 +189,7 @@ def sample(option):
     """A value that the option takes."""
     if option["choices"]:
         return option["choices"][0]
-    by_argument = {"HOST:PORT": "127.0.0.1:1", "N0,N1,...": "1,1", "SIZE": "1G"}
+    by_argument = {"HOST": "box.lan", "HOST:PORT": "127.0.0.1:1", "N0,N1,...": "1,1", "SIZE": "1G"}
     by_kind = {"size": "1G", "whole": "1", "real": "0.5", "text": "x"}
     return by_argument.get(option["argument"]) or by_kind[option["kind"]]
 
