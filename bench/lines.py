@@ -56,7 +56,7 @@ def main():
     contract.cgroup_box.require()
     with tempfile.TemporaryDirectory() as folder:
         models = [options.model, *options.more]
-        rows = [row for model in models for row in rows_of(options, model, folder)]
+        rows = [row for _ in range(options.rounds) for model in models for row in rows_of(options, model, folder)]
     residual = [row["residual_bytes"] for row in rows]
     total = [contract.ratio(row) for row in rows]
     found.update(runs=len(rows), lines=of_lines(rows), total=[min(total), max(total)],
