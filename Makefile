@@ -31,10 +31,10 @@ check: ## set up, format, lint, and the whole test suite
 
 install: ## install to DESTDIR and PREFIX (/usr/local)
 	@[ -x $(BURTHEN) ] || $(MAKE) all
-	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+	@sh tools/install.sh build/release "$(DESTDIR)" "$(PREFIX)"
 
 uninstall: ## remove what the last install put under PREFIX
-	@sh tools/uninstall.sh build/release/install_manifest.txt "$(DESTDIR)" "$(PREFIX)"
+	@sh tools/uninstall.sh build/release "$(DESTDIR)" "$(PREFIX)"
 
 bench: ## every measurement of bench/ (long; the numbers of docs/measurements.md)
 	@sh tools/setup.sh bench

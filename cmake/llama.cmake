@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # llama.cpp as imported targets: bt_ggml (ggml, ggml-base and its backend headers) and bt_llama.
 if(BT_ENGINE)
-    foreach(lib IN ITEMS ggml-base ggml-cpu ggml llama)
+    foreach(lib IN ITEMS ggml-base ggml llama)
         find_library(BT_LIB_${lib} NAMES ${lib} PATHS "${LLAMA_CPP_BUILD}/bin" NO_DEFAULT_PATH)
         if(NOT BT_LIB_${lib})
             message(FATAL_ERROR "lib${lib} is not in ${LLAMA_CPP_BUILD}/bin: run `make` (it builds llama.cpp first), "
