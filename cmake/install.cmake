@@ -39,7 +39,13 @@ set(unit_out \"${CMAKE_BINARY_DIR}/burthen.service\")")
 endif()
 
 # For programs that plan: without llama.cpp.
+set(BT_LIBDIR lib)
+if(BT_PACKAGE)
+    set(BT_LIBDIR "lib/${CMAKE_LIBRARY_ARCHITECTURE}") # where Debian's tools look when they build for another machine
+endif()
+file(RELATIVE_PATH BT_PC_PREFIX "/usr/${BT_LIBDIR}/pkgconfig" /usr)
+string(REGEX REPLACE "/$" "" BT_PC_PREFIX "${BT_PC_PREFIX}")
 configure_file(cmake/burthen.pc.in "${CMAKE_BINARY_DIR}/burthen.pc" @ONLY)
 install(FILES include/burthen.h DESTINATION include)
-install(TARGETS burthen_static ARCHIVE DESTINATION lib)
-install(FILES "${CMAKE_BINARY_DIR}/burthen.pc" DESTINATION lib/pkgconfig)
+install(TARGETS burthen_static ARCHIVE DESTINATION "${BT_LIBDIR}")
+install(FILES "${CMAKE_BINARY_DIR}/burthen.pc" DESTINATION "${BT_LIBDIR}/pkgconfig")

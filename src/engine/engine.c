@@ -111,8 +111,8 @@ bt_status bt_engine_init(bt_error *err) {
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     (void)mallopt(M_TRIM_THRESHOLD, 64 * 1024);
     bt_engine_log_init();
+    BT_TRY(bt_backends_load(err)); /* before libllama finds none, and looks for them in the working directory */
     llama_backend_init();
-    BT_TRY(bt_backends_load(err));
     (void)bt_os_freeze_text(); /* without it the base grows as code is first run, by what the residual allows */
     return BT_OK;
 }
