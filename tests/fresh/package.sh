@@ -34,6 +34,11 @@ apt-get install -y -qq --reinstall /given/burthen_*.deb >/tmp/apt.log 2>&1
 apt-get purge -y -qq burthen curl >/tmp/apt.log 2>&1
 apt-get autoremove -y -qq --purge >/tmp/apt.log 2>&1
 files >/tmp/after
+diff /tmp/before /tmp/after >/tmp/left || true
+if grep -E '^> .*(burthen|llama|ggml)' /tmp/left || grep '^<' /tmp/left; then
+    echo "this is left, or gone"
+    exit 1
+fi
 # A package that another one in the root recommends stays after `autoremove`, by apt's own rule: its files are its own.
 sed -n 's/^> //p' /tmp/left | while IFS= read -r file; do
     dpkg-query -S "$file" >/dev/null 2>&1 || echo "$file"
