@@ -236,8 +236,8 @@ static void recall_runs(executing *x) {
     bt_judge_recall(&x->judge);
 }
 
-/* A program of llama.cpp's that no folder of PATH has, and that came with this one (an installation's llama-server, which
- * is not in PATH since it is of one version alone): its folder becomes the last of PATH, for wrappers too. */
+/* A program of llama.cpp's that no folder of PATH has, and that came with this one (an installation's llama-server,
+ * which is not in PATH since it is of one version alone): its folder becomes the last of PATH, for wrappers too. */
 static void offer_own_program(const executing *x) {
     char path[PATH_BYTES];
     const bt_command *command = &x->judge.command;

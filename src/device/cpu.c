@@ -2,11 +2,11 @@
  *
  * cpu.c: how nodes are computed: ggml's CPU backend, with our thread pool and our work area.
  *
- * The CPU backend is reached through ggml's registry, so that builds with loadable backends work. Its graph calls, which
- * the registry does not have, are looked for in the library that the registry's functions are in, and used directly:
- * then the work area is a mapping on the compute line, charged before it grows, and what a run of nodes needs is found
- * once per schedule. Where they cannot be found, the backend computes with a work area of its own, which no line
- * explains: the residual shows it.
+ * The CPU backend is reached through ggml's registry, so that builds with loadable backends work. Its graph calls,
+ * which the registry does not have, are looked for in the library that the registry's functions are in, and used
+ * directly: then the work area is a mapping on the compute line, charged before it grows, and what a run of nodes needs
+ * is found once per schedule. Where they cannot be found, the backend computes with a work area of its own, which no
+ * line explains: the residual shows it.
  *
  * A second device (a draft's) computes with the threads of the first: workers of two pools would spin against each
  * other. */

@@ -99,11 +99,14 @@ def check_library(prefix, folder):
         call("cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", program, PROGRAM, *words)
         if not program.exists() or not harness.SMOLLM2.exists():
             return
-        for free, word in (("1000000000", "resident"), ("50000000", "streamed")):
-            said = call(program, harness.SMOLLM2, free).stdout.split()
-            checks.check(said == ["0.1.0", "llama", "96576768", word], f"{' '.join(more)}: {said}")
+        for mib, verdict in ((400, "fits"), (96, "streams"), (10, "refused")):
+            said = call(program, harness.SMOLLM2, mib << 20).stdout.split()
+            plan = json.loads(harness.burthen("plan", harness.SMOLLM2, "-c", 512, "--ram-budget", f"{mib}M", "--json").stdout)
+            same = ["0.1.0", "llama", verdict, plan["ctx"]["effective"], plan["pools"][0]["planned_bytes"],
+                    plan["units"]["pinned"], plan["units"]["streamed"]]
+            checks.check(said == list(map(str, same)) and plan["verdict"] == verdict, f"{mib} MiB: {said}, `plan` says {same}")
         failed = call(program, PROGRAM, "1", check=False)
-        checks.check(failed.returncode == 4 and "magic" in failed.stderr, f"what is no model is said to be none: {failed.stderr}")
+        checks.check(failed.returncode == 1 and "magic" in failed.stderr, f"what is no model is said to be none: {failed.stderr}")
         program.unlink()
 
 

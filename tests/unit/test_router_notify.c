@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_router_notify.c: what a service manager hears: a socket with a name in a folder, or without; nobody; a manager that
- * does not read. */
+ * test_router_notify.c: what a service manager hears: a socket with a name in a folder, or without; nobody; a manager
+ * that does not read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
