@@ -12,8 +12,8 @@
 # Run paths are relative ($ORIGIN) and so are those of burthen.pc: the tree may be moved. The unit names the program by
 # its whole path, as systemd wants it. Manual pages and completions: cmake/man.cmake.
 if(BT_ENGINE)
-    set_target_properties(burthen PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/burthen")
     install(TARGETS burthen RUNTIME DESTINATION bin)
+    bt_run_path(burthen "${LLAMA_CPP_BUILD}/bin" "$ORIGIN/../lib/burthen" bin/burthen)
     install(TARGETS burthen-template RUNTIME DESTINATION lib/burthen)
     # Looked for at install time: which backends there are depends on LLAMA_CMAKE_ARGS. Links stay links, but for those
     # without a version, which only a linker wants; a backend that is loaded at run time has no other name. The

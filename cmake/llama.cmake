@@ -18,6 +18,16 @@ if(BT_ENGINE)
     target_include_directories(bt_ggml SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/ggml/include" "${LLAMA_CPP_SOURCE}/ggml/src")
     target_compile_definitions(bt_ggml INTERFACE BT_GGML_VERSION="${BT_GGML_VERSION}")
     target_link_libraries(bt_ggml INTERFACE "${BT_LIB_ggml}" "${BT_LIB_ggml-base}")
+    # What libggml itself needs, named by the program too: a library's own needs are looked for in LD_LIBRARY_PATH first
+    # (cmake/run_path.cmake), and what is loaded already is not looked for.
+    file(GLOB BT_GGML_BACKENDS CONFIGURE_DEPENDS "${LLAMA_CPP_BUILD}/bin/libggml-*.so")
+    list(FILTER BT_GGML_BACKENDS EXCLUDE REGEX "libggml-base\\.so$")
+    # Backends that are loaded (GGML_BACKEND_DL) are nothing that libggml needs; a build that links them has this one.
+    if(NOT EXISTS "${LLAMA_CPP_BUILD}/bin/libggml-cpu.so")
+        set(BT_GGML_BACKENDS "")
+    endif()
+    add_library(bt_ggml_backends INTERFACE)
+    target_link_libraries(bt_ggml_backends INTERFACE "-Wl,--no-as-needed" ${BT_GGML_BACKENDS} "-Wl,--as-needed")
     add_library(bt_llama INTERFACE)
     target_include_directories(bt_llama SYSTEM INTERFACE "${LLAMA_CPP_SOURCE}/include")
     target_link_libraries(bt_llama INTERFACE "${BT_LIB_llama}")

@@ -7,8 +7,9 @@ add_library(ggml-burthen MODULE $<TARGET_OBJECTS:bt_device> $<TARGET_OBJECTS:bt_
 target_link_libraries(ggml-burthen PRIVATE burthen_static bt_ggml)
 set(BT_PLUGIN_NAMES "${CMAKE_SOURCE_DIR}/cmake/plugin.names")
 target_link_options(ggml-burthen PRIVATE "LINKER:--version-script=${BT_PLUGIN_NAMES}")
-set_target_properties(ggml-burthen PROPERTIES LINK_DEPENDS "${BT_PLUGIN_NAMES}" INSTALL_RPATH "$ORIGIN")
+set_target_properties(ggml-burthen PROPERTIES LINK_DEPENDS "${BT_PLUGIN_NAMES}")
 install(TARGETS ggml-burthen LIBRARY DESTINATION lib/burthen)
+bt_run_path(ggml-burthen "${LLAMA_CPP_BUILD}/bin" "$ORIGIN" lib/burthen/libggml-burthen.so)
 
 # What a grammar takes, in parts: preloaded, and therefore without ggml (src/plugin/preload).
 add_library(burthen-grammar MODULE "${CMAKE_SOURCE_DIR}/src/plugin/preload/grammar_parts.c")

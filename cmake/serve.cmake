@@ -3,9 +3,8 @@
 # none is mapped into a process that may live for months beside the servers it starts (a test looks).
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.85)
-pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 set(BT_ROUTER_LIBS PkgConfig::MICROHTTPD PkgConfig::CURL PkgConfig::YAML PkgConfig::JANSSON)
-bt_layer(router SEES base probe model plan memory report guard LIBS ${BT_ROUTER_LIBS})
+bt_layer(router SEES base yaml probe model plan memory report guard LIBS ${BT_ROUTER_LIBS})
 
 # The page, built into it.
 file(GLOB web_files CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/web/*.*")
@@ -17,13 +16,14 @@ target_sources(bt_router PRIVATE "${web_source}")
 
 # What tests of the router link beside libburthen.
 add_library(bt_router_all INTERFACE)
-target_sources(bt_router_all INTERFACE $<TARGET_OBJECTS:bt_router>)
+target_sources(bt_router_all INTERFACE $<TARGET_OBJECTS:bt_router> $<TARGET_OBJECTS:bt_yaml>)
 target_link_libraries(bt_router_all INTERFACE ${BT_ROUTER_LIBS})
 
 if(BT_ENGINE) # for the program burthen, which it starts
     # The option table is the program's, and needs no llama.cpp.
-    add_executable(burthen-serve "${CMAKE_SOURCE_DIR}/src/serve/serve.c" $<TARGET_OBJECTS:bt_router>)
-    foreach(source IN ITEMS options option_values option_devices say terminal)
+    add_executable(burthen-serve "${CMAKE_SOURCE_DIR}/src/serve/serve.c" $<TARGET_OBJECTS:bt_router>
+        $<TARGET_OBJECTS:bt_yaml>)
+    foreach(source IN ITEMS logs options option_values option_devices settings verbs say terminal)
         target_sources(burthen-serve PRIVATE "${CMAKE_SOURCE_DIR}/src/cli/${source}.c")
     endforeach()
     target_compile_options(burthen-serve PRIVATE ${BT_COMPILE_FLAGS})

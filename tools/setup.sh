@@ -36,9 +36,10 @@ llama_build=build/llama.cpp/build
 # ca-certificates and python3-pip are for tools/fetch.py: it trusts the system's certificates, and asks pip which
 # package index is configured.
 packages="build-essential ca-certificates ccache cmake libcurl4-gnutls-dev libedit-dev libjansson-dev
-          libmicrohttpd-dev liburing-dev libyaml-dev ninja-build pkg-config python3 python3-pip uthash-dev"
+          libmicrohttpd-dev liburing-dev libyaml-dev ninja-build pkg-config python3 python3-pip scdoc uthash-dev"
 # LLVM is pinned to 19, which Debian 12, 13 and Ubuntu 24.04 all have: another release formats differently.
-check_packages="clang-19 clang-format-19 clang-tidy-19 curl libclang-rt-19-dev libcmocka-dev mesa-vulkan-drivers openssl"
+check_packages="clang-19 clang-format-19 clang-tidy-19 curl fish groff-base libclang-rt-19-dev libcmocka-dev mandoc
+                mesa-vulkan-drivers openssl zsh"
 # A browser for the router's page. Ubuntu's package of it is a snap, which a container cannot start: there the test is
 # skipped, unless one is there already.
 if [ "$(. /etc/os-release 2>/dev/null && echo "${ID:-}")" = debian ]; then

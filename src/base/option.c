@@ -3,8 +3,9 @@
  *
  *   argv, left to right -> row by spelling -> value -> target struct at the row's offset
  *   then BURTHEN_<NAME> of each row that argv did not give
+ *   then what a settings file says of each row that neither gave
  *
- * The environment comes second so that a bad variable cannot spoil a run whose flag overrides it. Numbers are parsed
+ * What is overridden is not read, so that a bad variable cannot spoil a run whose flag wins. Numbers are parsed
  * strictly and without the locale: whole numbers by hand, reals by a check of their form and then strtod in the "C"
  * locale. The longest spelling is bounded (NAME_MAX_BYTES); the number of options and arguments is the caller's. Left
  * out: bundled letters ("-xvf") and values glued to letters ("-j4"), since here "-np" is one option, and "--no-NAME".
@@ -394,26 +395,50 @@ static const char *process_environ(const char *name) {
     return getenv(name);
 }
 
+void bt_option_twin(const bt_option *row, char *ret, size_t capacity) {
+    (void)snprintf(ret, capacity, "BURTHEN_%.*s", NAME_MAX_BYTES, row->name);
+    for (char *p = ret; *p; p++) {
+        if (*p >= 'a' && *p <= 'z') *p = (char)(*p - 'a' + 'A');
+        if (*p == '-') *p = '_';
+    }
+}
+
 static bt_status take_environ(const parse *in, const char *(*environ_get)(const char *)) {
     for (size_t i = 0; i < in->n_options; i++) {
         const bt_option *row = &in->table[i];
         if (in->given[i] || row->no_env || !(row->commands & in->command)) continue;
         char where[sizeof "BURTHEN_" + NAME_MAX_BYTES];
-        (void)snprintf(where, sizeof where, "BURTHEN_%.*s", NAME_MAX_BYTES, row->name);
-        for (char *p = where; *p; p++) {
-            if (*p >= 'a' && *p <= 'z') *p = (char)(*p - 'a' + 'A');
-            if (*p == '-') *p = '_';
-        }
+        bt_option_twin(row, where, sizeof where);
         const value v = {.row = row, .text = environ_get(where), .where = where};
         bool is_set = v.text && !(row->blank_unsets && v.text[strspn(v.text, " \t")] == '\0');
-        if (is_set) BT_TRY(set_value(in, &v));
+        if (!is_set) continue;
+        in->given[i] = true;
+        BT_TRY(set_value(in, &v));
+    }
+    return BT_OK;
+}
+
+static bt_status take_file(const parse *in, const bt_option_file *file) {
+    for (size_t i = 0; i < in->n_options; i++) {
+        const bt_option *row = &in->table[i];
+        if (in->given[i] || row->no_env || !(row->commands & in->command)) continue;
+        const char *place = "";
+        const char *text = file->get(file->user, row, &place);
+        if (!text) continue;
+        char where[NAME_MAX_BYTES + 3];
+        (void)snprintf(where, sizeof where, "--%.*s", NAME_MAX_BYTES, row->name);
+        const value v = {.row = row, .text = text, .where = where};
+        bt_status status = set_value(in, &v);
+        if (status == BT_OK) continue;
+        const bt_error why = in->err ? *in->err : (bt_error){0};
+        return bt_fail(in->err, status, "option", BT_MEASURE_NONE, 0, 0, "%s: %s", place, why.text);
     }
     return BT_OK;
 }
 
 bt_status bt_options_parse(const bt_option *table, size_t n_options, uint32_t command, int argc, char *const *argv,
-                           const char *(*environ_get)(const char *), void *target, bt_option_result *result,
-                           bt_error *err) {
+                           const char *(*environ_get)(const char *), const bt_option_file *file, void *target,
+                           bt_option_result *result, bt_error *err) {
     if (result) {
         result->n_args = 0;
         result->rest = 0;
@@ -426,6 +451,7 @@ bt_status bt_options_parse(const bt_option *table, size_t n_options, uint32_t co
     }
     bt_status status = take_arguments(&in, argc, argv, result);
     if (status == BT_OK) status = take_environ(&in, environ_get ? environ_get : process_environ);
+    if (status == BT_OK && file) status = take_file(&in, file);
     bt_heap_free(in.given);
     return status;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * option.h: one table of options gives parsing, environment twins, help and (later) man pages and completions.
+ * option.h: one table of options gives parsing, environment twins, help, the manual's pages and completions.
  *
  * A table row names its target by offset into the caller's struct, so that parsing needs no code per option. '-' and
  * '_' are alike in long names; "--opt value" and "--opt=value"; "--" ends options; an unknown option or a bad value is
- * BT_E_ARG (code "option") and names the nearest known option. A flag beats the environment, which beats the table.
- * The value of an option is what is attached with '=' or the next argument, whatever it looks like; an empty one is an
- * error. In the environment a flag is 1/on/true/yes or 0/off/false/no. A CUSTOM parser reports with its own code. */
+ * BT_E_ARG (code "option") and names the nearest known option. A flag beats the environment, which beats a settings
+ * file, which beats the table. The value of an option is what is attached with '=' or the next argument, whatever it
+ * looks like; an empty one is an error. In the environment a flag is 1/on/true/yes or 0/off/false/no. A CUSTOM parser
+ * reports with its own code. */
 #pragma once
 
 #include "base/text.h"
@@ -30,14 +31,15 @@ typedef struct bt_option {
     size_t offset;       /* of the target in the caller's struct */
     size_t set_offset;   /* of a bool that is set when the option was given, or SIZE_MAX */
     double min, max;     /* U32, I32, REAL; both 0: all that the type holds */
-    const char *choices; /* CHOICE */
+    const char *choices; /* CHOICE; of CUSTOM words that it takes too, for completion: "auto|all" */
     bt_status (*parse)(const char *value, void *target_struct, bt_error *err); /* CUSTOM */
     const char *arg;           /* name of the value in help: "N", "SIZE" */
+    const char *files;         /* endings of the FILE that arg names, for completion: "gguf"; NULL: any */
     const char *help;          /* one line */
     const char *shown_default; /* in help; NULL: none */
     uint32_t commands;         /* bit mask of the commands that accept it */
     bool hidden;               /* parsed, but not in help */
-    bool no_env;               /* has no BURTHEN_* twin */
+    bool no_env;               /* has no BURTHEN_* twin, and does not stand in a settings file */
     bool blank_unsets;         /* a twin of blanks, or of nothing, is as none */
 } bt_option;
 
@@ -47,12 +49,24 @@ typedef struct bt_option_result {
     int rest; /* index in argv after "--", or 0 if there was none; what follows is not in args */
 } bt_option_result;
 
+/* What a settings file says of a row: its value, or NULL. ret_where: the place, for errors. */
+typedef struct bt_option_file {
+    const char *(*get)(void *user, const bt_option *row, const char **ret_where);
+    void *user;
+} bt_option_file;
+
 /* argv: the arguments alone, without the names of program and command. command: one bit of bt_option.commands.
- * environ_get: how to read the environment (NULL: getenv); tests give their own. target holds the defaults before, and
- * after a failure may hold some of the values. result may be NULL where no arguments beside options are allowed. */
+ * environ_get: how to read the environment (NULL: getenv); tests give their own. file: NULL for none. target holds the
+ * defaults before, and after a failure may hold some of the values. result may be NULL where no arguments beside
+ * options are allowed. */
 BT_MUST_CHECK bt_status bt_options_parse(const bt_option *table, size_t n_options, uint32_t command, int argc,
-                                         char *const *argv, const char *(*environ_get)(const char *), void *target,
-                                         bt_option_result *result, bt_error *err);
+                                         char *const *argv, const char *(*environ_get)(const char *),
+                                         const bt_option_file *file, void *target, bt_option_result *result,
+                                         bt_error *err);
+/* The name of a row's twin, "BURTHEN_CTX_SIZE". */
+void bt_option_twin(const bt_option *row, char *ret, size_t capacity);
+/* What stands for the value in help: "N", "auto|on|off"; NULL for a flag. */
+const char *bt_option_arg(const bt_option *row);
 /* The nearest of n names to word by edit distance, or NULL if none is near. */
 const char *bt_nearest(const char *word, const char *const *names, size_t n);
 /* Append one paragraph an option that command accepts and that is not hidden, in the order of the table: aligned, and

@@ -27,7 +27,7 @@ static bool is_shown(const bt_option *row, uint32_t command) {
     return !row->hidden && (row->commands & command) != 0;
 }
 
-static const char *arg_name(const bt_option *row) {
+const char *bt_option_arg(const bt_option *row) {
     if (row->kind == BT_OPTION_FLAG) return NULL;
     if (row->arg) return row->arg;
     return row->kind == BT_OPTION_CHOICE ? row->choices : "VALUE";
@@ -43,7 +43,7 @@ static void add_left(const bt_option *row, bt_text *text) {
     }
     bt_text_addf(text, "--%s", row->name);
     if (row->alias) bt_text_addf(text, ", --%s", row->alias);
-    const char *arg = arg_name(row);
+    const char *arg = bt_option_arg(row);
     if (arg) bt_text_addf(text, " %s", arg);
 }
 
@@ -56,7 +56,7 @@ static size_t left_columns(const bt_option *row) {
     }
     n += 2 + columns(row->name, strlen(row->name));
     if (row->alias) n += 4 + columns(row->alias, strlen(row->alias));
-    const char *arg = arg_name(row);
+    const char *arg = bt_option_arg(row);
     return n + (arg ? 1 + columns(arg, strlen(arg)) : 0);
 }
 

@@ -14,11 +14,13 @@
 #include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/exec_budget.h"
 #include "cli/exec_memo.h"
+#include "cli/logs.h"
 #include "cli/planning.h"
 #include "guard/judge.h"
 #include "guard/reclaim.h"
@@ -267,7 +269,7 @@ static bt_status decide(executing *x, bt_error *err) {
     recall_runs(x);
     BT_TRY(decide_with_patience(x, err));
     for (uint32_t i = 0; i < judge->n_notes; i++)
-        (void)fprintf(stderr, "burthen: note: %s\n", judge->notes[i]);
+        bt_log_say("note: %s", judge->notes[i]);
     return bt_judge_apply(judge, &x->decision, err);
 }
 
@@ -315,7 +317,7 @@ static void say(const executing *x) {
         bt_report_plan_text(&x->budget->plan, x->judge.facts, &text);
     else if (x->decision.kind == BT_GUARD_REFUSED)
         bt_guard_ledger_text(&x->decision, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_log_table(&text, x->decision.kind == BT_GUARD_REFUSED);
     bt_text_done(&text);
 }
 
@@ -323,7 +325,7 @@ static void enter_leaf(executing *x) {
     bt_text note;
     bt_text_init(&note, REPORT_MAX_BYTES);
     bt_exec_budget_enter(x->budget, &note);
-    if (note.n_bytes > 0 && !x->options->quiet) (void)fprintf(stderr, "burthen: budgeted: %s\n", bt_text_str(&note));
+    if (note.n_bytes > 0) bt_log_say("budgeted: %s", bt_text_str(&note));
     bt_text_done(&note);
 }
 
@@ -331,12 +333,10 @@ static void enter_hold(executing *x) {
     bt_error why = {0};
     const bt_leaf *leaf = &x->hold.leaf;
     bool held = bt_exec_hold_enter(&x->hold, x->options->hold_bytes, &why);
-    if (x->options->quiet) return;
     if (held)
-        (void)fprintf(stderr, "burthen: held: the kernel holds it to %s as a whole, in %s\n",
-                      BT_SIZE(leaf->limit_bytes), leaf->folder);
+        bt_log_say("held: the kernel holds it to %s as a whole, in %s", BT_SIZE(leaf->limit_bytes), leaf->folder);
     else
-        (void)fprintf(stderr, "burthen: not held: %s\n", why.text);
+        bt_log_say("not held: %s", why.text);
 }
 
 static int start(executing *x) {

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * cmd_help.c: `burthen help [COMMAND]` and `burthen version`. Everything shown comes from the two tables. */
+ * cmd_help.c: `burthen help [COMMAND]`. Everything shown comes from the two tables; with --json it is the tables, which
+ * docs/options.md, the manual's pages and the tests of both are made from (tools/docs-options.py). */
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/verbs.h"
 
 #include <string.h>
 
 #define HELP_MAX_BYTES (1u << 20) /* far over the table */
-
-void bt_verb_help(const bt_verb *command, bt_text *text) {
-    bool options_first = strncmp(command->args, "--", 2) == 0; /* what follows -- belongs to another program */
-    bt_text_addf(text, "usage: burthen %s", command->name);
-    if (options_first) bt_text_add(text, " [options]");
-    if (command->args[0]) bt_text_addf(text, " %s", command->args);
-    if (!options_first) bt_text_add(text, " [options]");
-    if (command->bit == BT_CLI_SERVE) bt_text_add(text, " [-- OPTIONS of each llama-server]");
-    bt_text_addf(text, "\n\n%s\n\n", command->summary);
-    bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)command->bit, text);
-    bt_text_add(text, "\nEvery option but text and files of one run may stand in the environment: --ram-budget as\n"
-                      "BURTHEN_RAM_BUDGET. An option given on the command line wins.\n");
-}
 
 static void add_overview(bt_text *text) {
     bt_text_add(text, "burthen " BT_VERSION ": local language models within a memory budget\n\n"
@@ -33,14 +23,61 @@ static void add_overview(bt_text *text) {
                       "Exit codes: 0 done, 1 failed, 2 usage, 3 refused by the budget, 4 bad model file.\n");
 }
 
+/* ---- as JSON ---------------------------------------------------------------------------------------------------- */
+
+static json_t *parts_json(const char *parts, char separator) {
+    json_t *list = json_array();
+    const char end[] = {separator, '\0'};
+    for (const char *p = parts ? parts : ""; *p;) {
+        size_t n = strcspn(p, end);
+        (void)json_array_append_new(list, json_stringn(p, n)); /* json_pack fails on what is missing */
+        p += n + (p[n] == separator);
+    }
+    return list;
+}
+
+static json_t *option_json(const bt_option *row) {
+    static const char *const kinds[] = {"flag", "text", "size", "whole", "whole", "real", "choice", "other"};
+    char twin[96];
+    bt_option_twin(row, twin, sizeof twin);
+    return json_pack("{s:s, s:s?, s:o, s:s, s:s?, s:o, s:s?, s:s?, s:s?}", "name", row->name, "alias", row->alias,
+                     "shorts", parts_json(row->shorts, ' '), "kind", kinds[row->kind], "argument", bt_option_arg(row),
+                     "choices", parts_json(row->choices, '|'), "default", row->shown_default, "environment",
+                     row->no_env ? NULL : twin, "help", row->help);
+}
+
+static json_t *verb_json(const bt_verb *verb) {
+    bt_text usage;
+    json_t *options = json_array();
+    bt_text_init(&usage, 4096);
+    bt_verb_usage(verb, &usage);
+    for (size_t i = 0; i < bt_cli_option_count; i++) {
+        const bt_option *row = &bt_cli_option_table[i];
+        if (!row->hidden && (row->commands & (uint32_t)verb->bit))
+            (void)json_array_append_new(options, option_json(row));
+    }
+    json_t *made = json_pack("{s:s, s:s, s:s, s:o}", "name", verb->name, "usage", bt_text_str(&usage), "summary",
+                             verb->summary, "options", options);
+    bt_text_done(&usage);
+    return made;
+}
+
+static int print_json(const bt_verb *only) {
+    json_t *commands = json_array();
+    for (size_t i = 0; i < bt_verb_count; i++) {
+        if (!only || only == &bt_verbs[i]) (void)json_array_append_new(commands, verb_json(&bt_verbs[i]));
+    }
+    return bt_cli_print_json(json_pack("{s:s, s:i, s:o}", "burthen", BT_VERSION, "schema", 1, "commands", commands));
+}
+
 int bt_cmd_help(const bt_cli_options *options, bt_option_result *args) {
-    (void)options;
     const bt_verb *command = args->n_args > 0 ? bt_verb_find(args->args[0]) : NULL;
     if (args->n_args > 0 && !command) {
         bt_error err = {0};
         (void)bt_verb_unknown(args->args[0], &err);
         return bt_cli_fail(&err);
     }
+    if (options->json) return print_json(command);
     bt_text text;
     bt_text_init(&text, HELP_MAX_BYTES);
     if (command) {
@@ -48,18 +85,6 @@ int bt_cmd_help(const bt_cli_options *options, bt_option_result *args) {
     } else {
         add_overview(&text);
     }
-    int code = bt_cli_print(&text);
-    bt_text_done(&text);
-    return code;
-}
-
-int bt_cmd_version(const bt_cli_options *options, bt_option_result *args) {
-    (void)options;
-    (void)args;
-    bt_text text;
-    bt_text_init(&text, HELP_MAX_BYTES);
-    const char *engine = bt_cmd_engine_version();
-    bt_text_addf(&text, "burthen %s\nllama.cpp %s\n", BT_VERSION, engine ? engine : "none");
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;

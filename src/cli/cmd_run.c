@@ -6,6 +6,7 @@
  * up to a bound; what is longer is generated all the same, and the statistics hold its beginning. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "cli/chat.h"
 #include "cli/running.h"
@@ -90,10 +91,9 @@ static void say_room(const bt_running *running, uint32_t n_prompt) {
     /* the last token needs no cell: it is not decoded */
     uint64_t n_room = (uint64_t)bt_session_n_ctx(running->session) - bt_session_n_used(running->session) - n_prompt + 1;
     int32_t n_wanted = running->options->n_predict;
-    if (running->options->quiet || n_wanted < 0 || (uint64_t)n_wanted <= n_room) return;
-    (void)fprintf(stderr,
-                  "the context of %u tokens has room for %u of the %d tokens asked for: generation will stop there\n",
-                  bt_session_n_ctx(running->session), (unsigned)n_room, n_wanted);
+    if (n_wanted < 0 || (uint64_t)n_wanted <= n_room) return;
+    bt_log_say("the context of %u tokens has room for %u of the %d tokens asked for: generation will stop there",
+               bt_session_n_ctx(running->session), (unsigned)n_room, n_wanted);
 }
 
 /* The same beside what a session has used already. */

@@ -152,18 +152,19 @@ static bt_status reserve(working *w, bt_error *err) {
 /* ---- what is said ---- */
 
 static void say_listens(const working *w) {
-    (void)fprintf(stderr, "burthen: listening at %s:%u: %s of memory, %u thread%s; %s of its own\n", w->host, w->port,
-                  BT_SIZE(w->options->worker_memory_bytes), w->n_threads, w->n_threads == 1 ? "" : "s",
-                  BT_SIZE(w->base_bytes));
+    bt_log_say("listening at %s:%u: %s of memory, %u thread%s; %s of its own", w->host, w->port,
+               BT_SIZE(w->options->worker_memory_bytes), w->n_threads, w->n_threads == 1 ? "" : "s",
+               BT_SIZE(w->base_bytes));
 }
 
 static void say_left(const working *w, const bt_worker_use *use) {
-    (void)fprintf(stderr, "burthen: the client %s left; so far at most %s of %s were held", w->peer,
-                  BT_SIZE(use->peak_bytes), BT_SIZE(w->options->worker_memory_bytes));
-    if (use->n_refused > 0) (void)fprintf(stderr, ", %llu requests refused", (unsigned long long)use->n_refused);
+    char refused[64] = "", beside[80] = "";
+    if (use->n_refused > 0)
+        (void)snprintf(refused, sizeof refused, ", %llu requests refused", (unsigned long long)use->n_refused);
     if (use->over_peak_bytes > 0)
-        (void)fprintf(stderr, ", %s beside them for computing", BT_SIZE(use->over_peak_bytes));
-    (void)fputs("\n", stderr);
+        (void)snprintf(beside, sizeof beside, ", %s beside them for computing", BT_SIZE(use->over_peak_bytes));
+    bt_log_say("the client %s left; so far at most %s of %s were held%s%s", w->peer, BT_SIZE(use->peak_bytes),
+               BT_SIZE(w->options->worker_memory_bytes), refused, beside);
     bt_log(BT_LOG_INFO, "computing needed %s at most", BT_SIZE(use->work_peak_bytes));
 }
 
@@ -174,7 +175,6 @@ static void on_event(bt_rpc_event event, const char *peer, void *user) {
     bool asked = false;
     bt_worker_use use;
     bt_worker_use_read(w->worker, &use);
-    if (w->options->quiet) return;
     switch (event) {
     case BT_RPC_LISTENS:
         say_listens(w);
@@ -186,7 +186,7 @@ static void on_event(bt_rpc_event event, const char *peer, void *user) {
         break;
     case BT_RPC_CLIENT_STAYS:
         w->peer_said = true;
-        (void)fprintf(stderr, "burthen: serving the client %s\n", w->peer);
+        bt_log_say("serving the client %s", w->peer);
         break;
     case BT_RPC_CLIENT_LEFT:
         asked = use.n_buffers == 0 && use.n_given + use.n_refused != w->n_asked;
@@ -199,12 +199,12 @@ static void on_event(bt_rpc_event event, const char *peer, void *user) {
 /* ---- the command ---- */
 
 /* The server was started: nothing is closed. */
-static int end(const working *w, bt_status status, const bt_error *err) {
+static int end(bt_status status, const bt_error *err) {
     unsigned char number = 0;
     bt_reservation_drop();
     int code = 0;
     if (status == BT_E_CANCELLED && read(signal_fd[0], &number, 1) == 1) {
-        if (!w->options->quiet) (void)fputs("burthen: stopped\n", stderr);
+        bt_log_say("stopped");
         code = 128 + number;
     } else {
         code = bt_cli_fail(err);
@@ -228,7 +228,7 @@ static int work(working *w) {
         };
         status = bt_rpc_serve(&params, &err);
     }
-    return end(w, status, &err);
+    return end(status, &err);
 }
 
 int bt_cmd_worker(const bt_cli_options *options, bt_option_result *args) {

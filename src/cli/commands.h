@@ -17,6 +17,8 @@ bt_cmd bt_cmd_report;
 bt_cmd bt_cmd_worker;
 bt_cmd bt_cmd_exec;
 bt_cmd bt_cmd_serve;
+bt_cmd bt_cmd_cache;
+bt_cmd bt_cmd_completion;
 bt_cmd bt_cmd_help;
 bt_cmd bt_cmd_version;
 
@@ -28,22 +30,6 @@ const char *bt_cmd_engine_version(void);
 BT_MUST_CHECK bt_status bt_cli_engine_init(bt_error *err);
 /* That end alone, for who asks ggml's devices before that. */
 void bt_cli_catch_aborts(void);
-
-/* The table of commands (main.c). */
-typedef struct bt_verb {
-    const char *name;
-    bt_cmd *call;
-    bt_cli_command bit;
-    const char *args; /* "MODEL"; "" for none */
-    uint32_t n_args_min, n_args_max;
-    const char *summary;
-} bt_verb;
-extern const bt_verb bt_verbs[];
-extern const size_t bt_verb_count;
-const bt_verb *bt_verb_find(const char *name); /* NULL if unknown */
-/* BT_E_ARG, code "command", naming the nearest. */
-bt_status bt_verb_unknown(const char *name, bt_error *err);
-void bt_verb_help(const bt_verb *command, bt_text *text);
 
 /* "burthen: sentence" on stderr; returns the exit code of the error's status. */
 int bt_cli_fail(const bt_error *err);

@@ -8,8 +8,12 @@
  * character is, where lines are edited), so that numbers look the same everywhere. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/library_path.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/logs.h"
+#include "cli/settings.h"
+#include "cli/verbs.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -17,80 +21,24 @@
 #include <signal.h>
 #include <string.h>
 
-const bt_verb bt_verbs[] = {
-    {"plan", bt_cmd_plan, BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
-    {"run", bt_cmd_run, BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
-    {"bench", bt_cmd_bench, BT_CLI_BENCH, "MODEL", 1, 1, "tokens a second, what is read and what bounds it"},
-    {"perplexity", bt_cmd_perplexity, BT_CLI_PERPLEXITY, "MODEL", 1, 1, "perplexity of a text, as llama-perplexity"},
-    {"inspect", bt_cmd_inspect, BT_CLI_INSPECT, "MODEL", 1, 1, "what stands in a model file"},
-    {"devices", bt_cmd_devices, BT_CLI_DEVICES, "", 0, 0, "the memory of this machine"},
-    {"report", bt_cmd_report, BT_CLI_REPORT, "MODEL", 1, 1, "one JSON for a bug report; says nothing of who and where"},
-    {"exec", bt_cmd_exec, BT_CLI_EXEC, "-- COMMAND ARGS...", 1, UINT32_MAX,
-     "start a llama.cpp program so that it fits what devices have free"},
-    {"serve", bt_cmd_serve, BT_CLI_SERVE, "[CONFIG.yaml | MODEL...]", 0, UINT32_MAX,
-     "many models behind one address, within the memory of one machine"},
-    {"worker", bt_cmd_worker, BT_CLI_WORKER, "", 0, 0, "offer this machine's memory and cores to other machines"},
-    {"version", bt_cmd_version, BT_CLI_VERSION, "", 0, 0, "versions of burthen and llama.cpp"},
-    {"help", bt_cmd_help, BT_CLI_HELP, "[COMMAND]", 0, 1, "this, or the options of a command"},
+static const struct {
+    bt_cli_command bit;
+    bt_cmd *call;
+} calls[] = {
+    {BT_CLI_PLAN, bt_cmd_plan},       {BT_CLI_RUN, bt_cmd_run},
+    {BT_CLI_BENCH, bt_cmd_bench},     {BT_CLI_PERPLEXITY, bt_cmd_perplexity},
+    {BT_CLI_INSPECT, bt_cmd_inspect}, {BT_CLI_DEVICES, bt_cmd_devices},
+    {BT_CLI_REPORT, bt_cmd_report},   {BT_CLI_EXEC, bt_cmd_exec},
+    {BT_CLI_SERVE, bt_cmd_serve},     {BT_CLI_WORKER, bt_cmd_worker},
+    {BT_CLI_CACHE, bt_cmd_cache},     {BT_CLI_COMPLETION, bt_cmd_completion},
+    {BT_CLI_VERSION, bt_cmd_version}, {BT_CLI_HELP, bt_cmd_help},
 };
-const size_t bt_verb_count = sizeof bt_verbs / sizeof *bt_verbs;
 
-const bt_verb *bt_verb_find(const char *name) {
-    for (size_t i = 0; i < bt_verb_count; i++) {
-        if (strcmp(bt_verbs[i].name, name) == 0) return &bt_verbs[i];
+static bt_cmd *call_of(bt_cli_command bit) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (calls[i].bit == bit) return calls[i].call;
     }
-    return NULL;
-}
-
-/* Of docs/interfaces.md, and not in this version: no typing errors. */
-static const char *const later_commands[] = {"cache", "completion"};
-
-bt_status bt_verb_unknown(const char *name, bt_error *err) {
-    for (size_t i = 0; i < sizeof later_commands / sizeof *later_commands; i++) {
-        if (strcmp(name, later_commands[i]) == 0) {
-            return bt_fail(err, BT_E_UNSUPPORTED, "unsupported", BT_MEASURE_NONE, 0, 0,
-                           "burthen %s is not in this version; burthen help lists what is", name);
-        }
-    }
-    const char *names[sizeof bt_verbs / sizeof *bt_verbs];
-    for (size_t i = 0; i < bt_verb_count; i++) {
-        names[i] = bt_verbs[i].name;
-    }
-    const char *nearest = bt_nearest(name, names, bt_verb_count);
-    if (nearest) {
-        return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
-                       nearest);
-    }
-    return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; burthen help lists them",
-                   name);
-}
-
-/* ---- the log ---------------------------------------------------------------------------------------------------- */
-
-static void write_log(bt_log_level level, const char *message, void *user) {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    FILE *file = user;
-    (void)fprintf(file, "burthen: %s: %s\n", names[level], message); /* where else to say that it failed */
-    if (level <= BT_LOG_WARN) (void)fflush(file);
-}
-
-/* ret_file: to close at the end, or NULL. */
-static bt_status open_log(const bt_cli_options *options, FILE **ret_file, bt_error *err) {
-    bt_log_level level = BT_LOG_WARN;
-    if (options->log_level_given) {
-        level = (bt_log_level)options->log_level;
-    } else if (options->verbose) {
-        level = BT_LOG_INFO;
-    } else if (options->quiet) {
-        level = BT_LOG_ERROR;
-    }
-    FILE *file = options->log_file ? fopen(options->log_file, "ae") : NULL;
-    if (options->log_file && !file) {
-        return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", options->log_file);
-    }
-    bt_log_set(write_log, file ? file : stderr, level);
-    *ret_file = file;
-    return BT_OK;
+    return bt_cmd_help; /* not reached: a row of bt_verbs has one here (tests/cli/test_docs.py) */
 }
 
 /* ---- a command -------------------------------------------------------------------------------------------------- */
@@ -120,23 +68,40 @@ static int print_help(const bt_verb *command) {
 static int call(const bt_verb *command, bt_cli_options *options, bt_option_result *args) {
     options->command = command->name;
     bt_error err = {0};
-    FILE *log_file = NULL;
-    if (check_arguments(command, args, &err) != BT_OK || open_log(options, &log_file, &err) != BT_OK) {
-        return bt_cli_fail(&err);
-    }
-    int code = command->call(options, args);
-    bt_log_set(NULL, NULL, BT_LOG_ERROR);
-    if (log_file && fclose(log_file) != 0 && code == 0) {
-        (void)bt_fail_sys(&err, errno, "log_file", "cannot write the log file %s", options->log_file);
-        code = bt_cli_fail(&err);
-    }
+    const bt_cli_log_ask log = {
+        .component = command->name, .usual = BT_LOG_WARN, .verbose = BT_LOG_INFO, .waits = true};
+    if (check_arguments(command, args, &err) != BT_OK) return bt_cli_fail(&err);
+    /* burthen-serve opens it anew, and for itself */
+    if (command->bit != BT_CLI_SERVE && bt_cli_log_open(options, &log, &err) != BT_OK) return bt_cli_fail(&err);
+    int code = call_of(command->bit)(options, args);
+    if (bt_cli_log_close(&err) != BT_OK && code == 0) code = bt_cli_fail(&err);
     return code;
+}
+
+/* What options do not change needs no settings, and is there to help where they are wrong. */
+static bool wants_settings(bt_cli_command bit) {
+    return (bit & (BT_CLI_HELP | BT_CLI_VERSION | BT_CLI_COMPLETION | BT_CLI_CACHE)) == 0;
+}
+
+/* --help is answered also where the settings are wrong. */
+static bt_status parse_all(const bt_verb *command, int argc, char *const *argv, bt_settings **ret_settings,
+                           bt_cli_options *options, bt_option_result *args, bt_error *err) {
+    bt_error why = {0};
+    bt_status opened = wants_settings(command->bit) ? bt_settings_open(NULL, ret_settings, &why) : BT_OK;
+    const bt_option_file file = bt_settings_layer(*ret_settings, command->bit);
+    BT_TRY(bt_cli_options_parse(command->bit, argc, argv, NULL, &file, options, args, err));
+    if (opened != BT_OK && !options->help) {
+        *err = why;
+        return opened;
+    }
+    return BT_OK;
 }
 
 /* argv after the command's name */
 static int run_command(const bt_verb *command, int argc, char *const *argv) {
     bt_error err = {0};
     bt_cli_options options;
+    bt_settings *settings = NULL;
     bt_option_result args = {.max_args = (uint32_t)argc};
     args.args = bt_heap_array((size_t)argc + 1, sizeof *args.args);
     if (!args.args) {
@@ -144,7 +109,7 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
         return bt_cli_fail(&err);
     }
     int code = 0;
-    if (bt_cli_options_parse(command->bit, argc, argv, NULL, &options, &args, &err) != BT_OK) {
+    if (parse_all(command, argc, argv, &settings, &options, &args, &err) != BT_OK) {
         code = bt_cli_fail(&err);
         if (command->bit == BT_CLI_SERVE && strcmp(err.code, "option") == 0)
             (void)fputs("burthen: options of llama-server stand behind --: burthen serve FOLDER -- -c 4096\n", stderr);
@@ -156,6 +121,7 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
         }
         code = call(command, &options, &args);
     }
+    bt_settings_close(settings);
     bt_heap_free(args.args);
     return code;
 }
@@ -181,13 +147,14 @@ int main(int argc, char **argv) {
     hold_standard_files();
     (void)signal(SIGXFSZ, SIG_IGN); /* over RLIMIT_FSIZE a write fails, as on a full disk */
     bt_report_init(bt_cmd_engine_version());
+    bt_error err = {0};
+    if (bt_library_path_clean(&err) != BT_OK) return bt_cli_fail(&err);
     if (argc < 2) return print_invitation();
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     if (strcmp(name, "--version") == 0) name = "version";
     const bt_verb *command = bt_verb_find(name);
     if (!command) {
-        bt_error err = {0};
         (void)bt_verb_unknown(name, &err);
         return bt_cli_fail(&err);
     }

@@ -112,3 +112,16 @@ bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err) 
     options->min_gpu_fraction = (double)milli / 1000.0;
     return BT_OK;
 }
+
+/* One name an option; what its letters may be, the router's own check of Host says. */
+bt_status bt_cli_parse_allowed_host(const char *value, void *target, bt_error *err) {
+    bt_cli_options *options = target;
+    if (!*value || strpbrk(value, " \t,/"))
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                       "--allowed-host wants one name, as box.lan, not \"%.80s\"", value);
+    if (options->n_allowed_hosts == BT_CLI_HOSTS_MAX)
+        return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_ITEMS, BT_CLI_HOSTS_MAX + 1, BT_CLI_HOSTS_MAX,
+                       "--allowed-host was given more than %u times", BT_CLI_HOSTS_MAX);
+    options->allowed_hosts[options->n_allowed_hosts++] = value;
+    return BT_OK;
+}

@@ -13,6 +13,7 @@ bt_status bt_cli_parse_speculate(const char *value, void *target, bt_error *err)
 bt_status bt_cli_parse_draft(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_projector(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err);
+bt_status bt_cli_parse_allowed_host(const char *value, void *target, bt_error *err);
 
 /* Devices (option_devices.c). */
 bt_status bt_cli_parse_gpu_layers(const char *value, void *target, bt_error *err);

@@ -22,9 +22,12 @@ typedef enum bt_cli_command {
     BT_CLI_WORKER = 1 << 9,
     BT_CLI_EXEC = 1 << 10,
     BT_CLI_SERVE = 1 << 11,
+    BT_CLI_CACHE = 1 << 12,
+    BT_CLI_COMPLETION = 1 << 13,
 } bt_cli_command;
 
-#define BT_CLI_RPC_MAX 14u /* BT_DEVICE_MAX: each has a device at least */
+#define BT_CLI_HOSTS_MAX 16u
+#define BT_CLI_RPC_MAX   14u /* BT_DEVICE_MAX: each has a device at least */
 
 typedef struct bt_cli_options {
     const char *command; /* its name */
@@ -34,7 +37,6 @@ typedef struct bt_cli_options {
 
     /* the plan */
     bt_wishes wishes;
-    bool n_ubatch_given;
     double rope_scale;        /* 0: not given */
     const char *machine_file; /* NULL: this machine */
     const char *disk_path;    /* NULL: no disk is measured */
@@ -76,6 +78,8 @@ typedef struct bt_cli_options {
 
     /* the router */
     const char *serve_listen, *tls_cert_file, *tls_key_file, *api_key, *models_dir, *llama_server; /* NULL: not given */
+    const char *allowed_hosts[BT_CLI_HOSTS_MAX]; /* point into argv or the environment */
+    uint32_t n_allowed_hosts;
     bool check_config;
 
     /* the guard */
@@ -87,10 +91,14 @@ typedef struct bt_cli_options {
     uint64_t target_vram_bytes, vision_overhead_bytes;
     double min_gpu_fraction; /* 0: the default; below 0: no floor */
 
+    /* what is kept */
+    bool clear;
+
     /* what is said */
     bool json, quiet, verbose;
     const char *stats_file;
     const char *log_file;
+    bool log_json;
     int log_level; /* bt_log_level */
     bool log_level_given;
 } bt_cli_options;
@@ -99,7 +107,8 @@ extern const bt_option bt_cli_option_table[];
 extern const size_t bt_cli_option_count;
 
 void bt_cli_options_default(bt_cli_options *ret);
-/* Arguments after the command's name. args: room for what is no option. environ_get: NULL is getenv. */
+/* Arguments after the command's name. args: room for what is no option. environ_get: NULL is getenv. file: the user's
+ * settings (settings.h), or NULL; texts of *ret may point into it. */
 BT_MUST_CHECK bt_status bt_cli_options_parse(bt_cli_command command, int argc, char *const *argv,
-                                             const char *(*environ_get)(const char *), bt_cli_options *ret,
-                                             bt_option_result *args, bt_error *err);
+                                             const char *(*environ_get)(const char *), const bt_option_file *file,
+                                             bt_cli_options *ret, bt_option_result *args, bt_error *err);

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/drafting.h"
+#include "cli/logs.h"
 #include "cli/promise.h"
 #include "cli/running_internal.h"
 #include "device/measured.h"
@@ -112,7 +113,7 @@ static int print_plan(const bt_running *running) {
     bt_report_plan_text(&running->plan, running->facts, &text);
     bt_planning_lock_text(options, &running->plan, &running->machine, &text);
     bt_drafting_text(options, running->facts, &running->plan, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_log_table(&text, refused);
     bt_text_done(&text);
     return 0;
 }

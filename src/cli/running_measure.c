@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "cli/kept.h"
+#include "cli/logs.h"
 #include "cli/running_internal.h"
 #include "device/measured.h"
 #include "engine/price.h"
@@ -20,7 +21,9 @@
 #include "probe/disk.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPORT_MAX_BYTES (1u << 20)            /* a table of some lines */
 #define LEARN_BYTES      (UINT64_C(256) << 20) /* what a trial of the disk reads at the most (store/disk_speed.c) */
@@ -135,7 +138,9 @@ bt_status bt_running_write_stats(const bt_running *running, const bt_measured *m
     BT_TRY(bt_report_stats_json(&running->plan, running->facts, &running->machine, measured, bt_text_str(text),
                                 text->n_bytes, tokens, n_tokens, &json, err));
     const char *path = running->options->stats_file;
-    FILE *file = fopen(path, "we");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* it has the text */
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && !file) (void)close(fd);
     bool ok = file && fputs(json, file) >= 0;
     int sys = errno;
     if (file && fclose(file) != 0) {
@@ -148,18 +153,22 @@ bt_status bt_running_write_stats(const bt_running *running, const bt_measured *m
 
 void bt_running_print_summary(const bt_running *running, const bt_measured *measured) {
     if (running->options->quiet) return;
-    (void)fprintf(stderr, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s",
-                  measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
-                  measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
-                  BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
+    bt_text text;
+    bt_text_init(&text, REPORT_MAX_BYTES);
+    bt_text_addf(&text, "prompt %u tokens at %.1f/s, generated %u at %.1f/s; read %s at %s/s, waited %.2f s",
+                 measured->prompt_tokens, measured->prefill_tokens_per_s, measured->generated_tokens,
+                 measured->decode_tokens_per_s, BT_SIZE(measured->streamed_bytes),
+                 BT_SIZE((uint64_t)measured->read_bytes_per_s), measured->io_wait_s);
     uint64_t n_experts = measured->expert_hits + measured->expert_guesses_used + measured->expert_misses;
     if (n_experts > 0)
-        (void)fprintf(stderr, ", %.0f %% of experts were there",
-                      100.0 * (double)measured->expert_hits / (double)n_experts);
-    if (measured->from_page_cache) (void)fputs(", from the page cache", stderr);
+        bt_text_addf(&text, ", %.0f %% of experts were there",
+                     100.0 * (double)measured->expert_hits / (double)n_experts);
+    if (measured->from_page_cache) bt_text_add(&text, ", from the page cache");
     double faults = 0;
-    if (bt_report_faults_per_token(measured, &faults)) (void)fprintf(stderr, ", %.1f major faults a token", faults);
-    (void)fputs("\n", stderr);
+    if (bt_report_faults_per_token(measured, &faults)) bt_text_addf(&text, ", %.1f major faults a token", faults);
+    bt_text_add(&text, "\n");
+    bt_cli_log_table(&text, false);
+    bt_text_done(&text);
 }
 
 void bt_running_print_lines(const bt_running *running, const bt_measured *measured) {
@@ -168,7 +177,7 @@ void bt_running_print_lines(const bt_running *running, const bt_measured *measur
     bt_text_init(&text, REPORT_MAX_BYTES);
     bt_report_lines_text(measured, &text);
     bt_report_devices_text(&running->plan, measured, &text);
-    (void)fputs(bt_text_str(&text), stderr);
+    bt_cli_log_table(&text, false);
     bt_text_done(&text);
 }
 

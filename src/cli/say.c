@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "cli/commands.h"
+#include "cli/logs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,11 +20,7 @@
 #define DIR_NAME_MAX   1024
 
 int bt_cli_fail(const bt_error *err) {
-    bt_terminal terminal;
-    bt_terminal_open(&terminal, stderr, NULL);
-    (void)fprintf(stderr, "%sburthen:%s %s\n", bt_terminal_colour(&terminal, BT_COLOUR_RED),
-                  bt_terminal_colour(&terminal, BT_COLOUR_NONE),
-                  err->text[0] ? err->text : bt_status_text(err->status));
+    bt_cli_log_failure(err);
     return bt_status_exit_code(err->status);
 }
 
@@ -120,18 +117,22 @@ static void look(nearby *found, const char *directory, const char *prefix) {
 
 static void print_nearby(nearby *found) {
     size_t n_shown = 0;
-    (void)fputs("burthen: GGUF files nearby:", stderr);
+    bt_text text;
+    bt_text_init(&text, HINT_MAX_BYTES * (NEARBY_MAX + 1));
+    bt_text_add(&text, "GGUF files nearby:");
     if (found->nearest) {
-        (void)fprintf(stderr, " %s", found->nearest);
+        bt_text_addf(&text, " %s", found->nearest);
         n_shown = 1;
     }
     for (size_t i = 0; i < found->n; i++) {
         bool known = found->nearest && strcmp(found->nearest, found->names[i]) == 0;
-        if (!known && n_shown < NEARBY_MAX) (void)fprintf(stderr, "%s %s", n_shown++ ? "," : "", found->names[i]);
+        if (!known && n_shown < NEARBY_MAX) bt_text_addf(&text, "%s %s", n_shown++ ? "," : "", found->names[i]);
         bt_heap_free(found->names[i]);
     }
     bt_heap_free(found->nearest);
-    (void)fputs("\n", stderr);
+    const bt_log_entry entry = {.level = BT_LOG_ERROR, .plain = true, .message = bt_text_str(&text)};
+    bt_log_send(&entry, text.n_bytes); /* belongs to the error before it */
+    bt_text_done(&text);
 }
 
 static void hint(const char *path) {

@@ -46,56 +46,6 @@ struct bt_engine {
     bt_engine_load load;
 };
 
-/* ---- llama.cpp's log, led into ours ---- */
-
-static bt_log_level level_of(enum ggml_log_level level) {
-    /* Its errors are repeated by the failing call in our words; its information is for debugging. */
-    return level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT ? BT_LOG_INFO : BT_LOG_DEBUG;
-}
-
-/* libllama says only in its log that it was refused memory; without this a full machine looks like a broken file. */
-static _Atomic bool was_refused_memory;
-/* And which device it could not use: of the errors since they were forgotten the first, which is nearest to the cause,
- * for a sentence of ours. */
-static pthread_mutex_t first_error_lock = PTHREAD_MUTEX_INITIALIZER;
-static char first_error[160];
-
-static void keep_error(const char *text, size_t n) {
-    pthread_mutex_lock(&first_error_lock);
-    if (!first_error[0])
-        (void)snprintf(first_error, sizeof first_error, "%.*s", (int)bt_min_u64(n, sizeof first_error - 1), text);
-    pthread_mutex_unlock(&first_error_lock);
-}
-
-void bt_engine_forget_errors(void) {
-    pthread_mutex_lock(&first_error_lock);
-    first_error[0] = '\0';
-    pthread_mutex_unlock(&first_error_lock);
-}
-
-bt_status bt_engine_device_failure(const char *what, bt_error *err) {
-    char said[sizeof first_error];
-    pthread_mutex_lock(&first_error_lock);
-    memcpy(said, first_error, sizeof said);
-    pthread_mutex_unlock(&first_error_lock);
-    return bt_fail(err, BT_E_DEVICE, "device_failed", BT_MEASURE_NONE, 0, 0, "a device %s; llama.cpp says: %s", what,
-                   said[0] ? said : "nothing");
-}
-
-static void log_from_llama(enum ggml_log_level level, const char *text, void *user) {
-    (void)user;
-    size_t n = strlen(text);
-    if (strstr(text, "insufficient memory") || strstr(text, "bad_alloc")) was_refused_memory = true;
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    if (n > 0 && level == GGML_LOG_LEVEL_ERROR) keep_error(text, n);
-    if (n > 0) bt_log(level_of(level), "llama.cpp: %.*s", (int)bt_min_u64(n, 1024), text);
-}
-
-void bt_engine_log_init(void) {
-    llama_log_set(log_from_llama, NULL);
-}
-
 /* Its structures are read with our declarations. Another one comes before ours where LD_LIBRARY_PATH names it. */
 static bt_status check_version(bt_error *err) {
     if (strcmp(ggml_version(), BT_GGML_VERSION) == 0) return BT_OK;
@@ -119,10 +69,6 @@ bt_status bt_engine_init(bt_error *err) {
 
 void bt_engine_on_abort(void (*call)(const char *message)) {
     (void)ggml_set_abort_callback(call);
-}
-
-bool bt_engine_was_refused_memory(void) {
-    return was_refused_memory;
 }
 
 const char *bt_engine_build_version(void) {
@@ -305,7 +251,7 @@ static bt_status load_failure(bt_engine *engine, bt_model_file *file, bt_error *
         return found.status;
     }
     if (engine->params.devices) return bt_engine_device_failure("cannot hold its blocks", err);
-    if (was_refused_memory)
+    if (bt_engine_was_refused_memory())
         return bt_fail(err, BT_E_NOMEM, "llama_load", BT_MEASURE_NONE, 0, 0,
                        "the system refused llama.cpp memory to load %s; look at ulimit -v and ulimit -d",
                        engine->params.facts->path);
@@ -384,6 +330,7 @@ bt_status bt_engine_open(const bt_engine_params *params, bt_engine **ret_engine,
 void bt_engine_close(bt_engine *engine) {
     if (!engine) return;
     if (engine->model) llama_model_free(engine->model);
+    bt_engine_log_end();
     for (uint32_t i = 0; i < BT_DEVICE_MAX; i++)
         bt_device_close(engine->stand_ins[i]);
     if (engine->stand_in_account) (void)bt_account_close(engine->stand_in_account);

@@ -47,6 +47,7 @@ typedef struct bt_engine_load {
 
 /* Lead llama.cpp's log into ours, before anything of it is called. Any number of times. */
 void bt_engine_log_init(void);
+void bt_engine_log_end(void); /* the line that has not ended yet, if there is one */
 /* Once per process, before the first model: ggml's registry, the log, the code of every library brought in. What the
  * process holds afterwards is the line host/base. */
 BT_MUST_CHECK bt_status bt_engine_init(bt_error *err);

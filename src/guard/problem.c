@@ -106,7 +106,7 @@ bt_status bt_plan_open(const bt_facts *facts, const bt_machine *machine, const b
 
 void bt_plan_close(bt_plan *plan) {
     if (!plan) return;
-    opened *o = (opened *)(void *)plan;
+    opened *o = (opened *)plan; /* its first member */
     bt_arena_close(o->arena);
     bt_heap_free(o);
 }

@@ -31,9 +31,10 @@
 
 /* ---- the program's log ---- */
 
-static void on_log(bt_log_level level, const char *message, void *user) {
+static void on_log(const bt_log_entry *entry, void *user) {
+    const char *message = entry->message;
     (void)user;
-    switch (level) {
+    switch (entry->level) {
     case BT_LOG_ERROR:
         GGML_LOG_ERROR("burthen: %s\n", message);
         break;

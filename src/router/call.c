@@ -32,7 +32,11 @@ void bt_call_answer_error(bt_call *call, uint32_t status, const char *code, uint
     if (call->answered) return;
     call->answered = true;
     (void)snprintf(call->code, sizeof call->code, "%s", code);
-    bt_reply_error(call->request, status, code, NULL, retry_after_s, detail, "%s", text);
+    bt_loop_timer_stop(call->router->loop, &call->comment);
+    if (call->early)
+        bt_early_error(call->early, status, code, detail, text);
+    else
+        bt_reply_error(call->request, status, code, NULL, retry_after_s, detail, "%s", text);
 }
 
 static void answer_refusal(bt_call *call, const bt_model_refusal *refusal) {
@@ -45,6 +49,7 @@ static void on_gone(void *user) {
     bt_call *call = user;
     call->gone = true;
     bt_loop_timer_stop(call->router->loop, &call->late);
+    bt_loop_timer_stop(call->router->loop, &call->comment);
     bt_call_stop(call);
     bt_call_leave(call);
 }
@@ -173,6 +178,7 @@ static bool read_body(bt_call *call, const char *name) {
         return false;
     }
     call->is_json = said.is_json;
+    call->streams = said.streams;
     (void)snprintf(call->name, sizeof call->name, "%s", name ? name : said.model);
     if (!call->name[0] && config->n_models == 1)
         (void)snprintf(call->name, sizeof call->name, "%s", config->models[0].id);
@@ -205,6 +211,7 @@ void bt_call_begin(bt_router *router, bt_request *request, const char *name, con
     call->request = request;
     call->method = bt_request_method(request);
     call->late = (bt_timer){.on_time = bt_call_answer_late, .user = call};
+    call->comment = (bt_timer){.on_time = bt_call_comment, .user = call};
     link_call(router, call);
     bt_request_set_user(request, call);
     bt_request_on_gone(request, on_gone, call);
@@ -212,7 +219,11 @@ void bt_call_begin(bt_router *router, bt_request *request, const char *name, con
         bt_call_answer_error(call, 503, "shutting_down", 0, NULL, "the router is shutting down");
         return;
     }
-    if (read_body(call, name)) go(call);
+    if (!read_body(call, name)) return;
+    go(call);
+    uint64_t comments_ms = bt_models_config(router->models)->loading_comments_ms;
+    if (!call->answered && call->streams && comments_ms > 0)
+        bt_loop_timer_set(router->loop, &call->comment, comments_ms);
 }
 
 /* ---- when it is over ---- */
@@ -244,6 +255,11 @@ static void tell_row(bt_router *router, const bt_activity_row *row) {
     bt_heap_free(json);
 }
 
+const char *bt_call_model(const bt_request *request) {
+    const bt_call *call = bt_request_user(request);
+    return call && call->id[0] ? call->id : NULL;
+}
+
 void bt_call_request_ended(bt_router *router, const bt_request *request) {
     bt_call *call = bt_request_user(request);
     if (!call) return;
@@ -252,6 +268,7 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     (void)bt_request_body(request, &n_body);
     if (bt_request_gone(request)) call->gone = true;
     bt_loop_timer_stop(router->loop, &call->late);
+    bt_loop_timer_stop(router->loop, &call->comment);
     bt_call_stop(call);
     bt_call_leave(call);
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
@@ -272,6 +289,7 @@ void bt_call_request_ended(bt_router *router, const bt_request *request) {
     if (call->model) call->model->n_calls--;
     tell_row(router, &row);
     unlink_call(router, call);
+    bt_early_close(call->early);
     bt_heap_free(call->target);
     bt_heap_free(call->body);
     bt_heap_free(call);

@@ -43,14 +43,31 @@ static bool is_event_stream(const bt_exchange_head *head) {
     return false;
 }
 
+/* The answer has begun, and was said to be an event stream: what is none comes too late to be passed on. */
+static void refuse_late_head(bt_call *call, uint32_t status) {
+    char text[100];
+    (void)snprintf(text, sizeof text, "the server of the model answered %u, and no event stream", status);
+    bt_call_stop(call);
+    bt_call_answer_error(call, status >= 400 ? status : 502, "model_error", 0, NULL, text);
+    bt_call_leave(call);
+}
+
 static void on_head(void *user, const bt_exchange_head *head) {
     bt_call *call = user;
+    bt_loop_timer_stop(call->router->loop, &call->comment);
+    if (call->early && (head->status != 200 || !is_event_stream(head))) {
+        refuse_late_head(call, head->status);
+        return;
+    }
     call->first_ms = bt_loop_now_ms(call->router->loop);
     call->reader = bt_usage_open(is_event_stream(head));
     call->answered = true;
     bt_flow *flow = call->flow;
     call->flow = NULL;
-    bt_reply_flow(call->request, head->status, head->headers, head->n_headers, head->n_bytes, flow);
+    if (call->early)
+        bt_early_pipe(call->early, flow);
+    else
+        bt_reply_flow(call->request, head->status, head->headers, head->n_headers, head->n_bytes, flow);
 }
 
 static const char *sentence_of(bt_exchange_failure failure) {
@@ -68,6 +85,16 @@ static const char *sentence_of(bt_exchange_failure failure) {
         break;
     }
     return "";
+}
+
+void bt_call_comment(void *user) {
+    bt_call *call = user;
+    bt_error why = {0};
+    const bt_config *config = bt_models_config(call->router->models);
+    if (call->answered || call->gone || config->loading_comments_ms == 0) return;
+    if (!call->early && bt_early_open(call->request, config->limits.flow_bytes, &call->early, &why) != BT_OK) return;
+    bt_early_comment(call->early);
+    bt_loop_timer_set(call->router->loop, &call->comment, config->loading_comments_ms);
 }
 
 void bt_call_answer_late(void *user) {

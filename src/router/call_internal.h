@@ -2,6 +2,7 @@
  * call_internal.h: a call, as its own files see it (call.c, call_exchange.c). Private to the router. */
 #pragma once
 
+#include "router/early.h"
 #include "router/routing.h"
 
 typedef struct bt_call {
@@ -21,6 +22,9 @@ typedef struct bt_call {
     bt_usage_reader *reader;
     bt_usage usage;
     bt_timer late;
+    bt_timer comment; /* when the next is due */
+    bt_early *early;  /* NULL: its answer begins with the server's */
+    bool streams;
     bool answered, gone;
     uint64_t granted_ms, first_ms;
     char code[48];
@@ -37,3 +41,4 @@ BT_MUST_CHECK bt_status bt_call_exchange(bt_call *call, const char *base, const 
                                          uint64_t header_ms, bt_error *err);
 void bt_call_stop(bt_call *call);     /* its exchange, if there is one; nobody is told */
 void bt_call_answer_late(void *user); /* of its timer */
+void bt_call_comment(void *user); /* of its timer: there is no answer yet, and the client shall know that all is well */

@@ -7,10 +7,12 @@
  * (v1) and of memory.events (v2). The count is read when the child starts and when it has ended; higher is taken to
  * mean this child, though in a group with others it may have been one of those.
  *
- * The group must be found while the process lives: of one that has ended /proc says "/". The descriptor of its file is
- * kept, and goes on to be read as long as the group is there. A leaf of `burthen exec` (burthen-PID) was made for the
- * child alone, and its count began with 0, whenever it is first seen. Where no group counts (the root of v2, no groups
- * at all) the machine does: /proc/vmstat. Bound: one descriptor, three paths. */
+ * The group must be found while the process lives: of one that has ended v1 says "/", which is therefore believed only
+ * at the start. The descriptor of its file is kept, and goes on to be read as long as the group is there. A leaf of
+ * `burthen exec` (burthen-PID) was made for the child alone, and its count began with 0, whenever it is first seen. It
+ * may be first seen at the end: a child that entered it and was killed between two looks left it below the group where
+ * it was last. Where no group counts (the root of v2, no groups at all) the machine does: /proc/vmstat. Bound: one
+ * descriptor, four paths. */
 #include "router/child_oom.h"
 
 #include "base/heap.h"
@@ -30,6 +32,7 @@ struct bt_oom_watch {
     uint32_t version;
     bool holds_group;
     char *root, *point; /* of the mount */
+    char *folder;       /* of the group it was last seen in */
     char *file;         /* that is open */
     int fd;             /* -1: none */
     uint64_t before;
@@ -50,10 +53,14 @@ static bt_known read_count(int fd) {
     return bt_oom_count_parse(text);
 }
 
-/* Is this the leaf that `burthen exec` made for the process itself (probe/leaf.c)? */
+/* The leaf that `burthen exec` makes for the process itself (probe/leaf.c). */
+static void put_leaf(char name[32], const char *before, pid_t pid) {
+    (void)snprintf(name, 32, "%sburthen-%d", before, (int)pid);
+}
+
 static bool is_own_leaf(const char *group, pid_t pid) {
     char name[32];
-    (void)snprintf(name, sizeof name, "burthen-%d", (int)pid);
+    put_leaf(name, "", pid);
     return strcmp(bt_path_file(group), name) == 0;
 }
 
@@ -74,26 +81,42 @@ static void take(bt_oom_watch *watch, const char *file, bool is_fresh) {
     watch->before = is_fresh ? 0 : count.value;
 }
 
-static void enter(bt_oom_watch *watch, const char *group) {
+/* Of the group in folder and, in it, below. */
+static void take_group(bt_oom_watch *watch, const char *folder, const char *below, bool is_fresh) {
     char file[BT_PROC_PATH_MAX];
+    int n = snprintf(file, sizeof file, "%s%s/%s", folder, below,
+                     watch->version == 1 ? "memory.oom_control" : "memory.events");
+    if (n < 0 || (size_t)n >= sizeof file || (watch->file && strcmp(file, watch->file) == 0)) return;
+    take(watch, file, is_fresh);
+}
+
+static void enter(bt_oom_watch *watch, const char *group) {
+    char folder[BT_PROC_PATH_MAX];
     const char *below = "";
     if (watch->holds_group) {
         size_t n = strcmp(watch->root, "/") == 0 ? 0 : strlen(watch->root);
         if (strncmp(group, watch->root, n) != 0) return; /* it has left what we can see */
         below = strcmp(group + n, "/") == 0 ? "" : group + n;
     }
-    int n = snprintf(file, sizeof file, "%s%s/%s", watch->point, below,
-                     watch->version == 1 ? "memory.oom_control" : "memory.events");
-    if (n < 0 || (size_t)n >= sizeof file || (watch->file && strcmp(file, watch->file) == 0)) return;
-    take(watch, file, is_own_leaf(group, watch->pid));
+    int n = snprintf(folder, sizeof folder, "%s%s", watch->point, below);
+    char *kept = n < 0 || (size_t)n >= sizeof folder ? NULL : bt_heap_strdup(folder);
+    if (!kept) return;
+    bt_heap_free(watch->folder);
+    watch->folder = kept;
+    take_group(watch, kept, "", is_own_leaf(group, watch->pid));
+}
+
+/* Of the hierarchy, seen from a namespace of groups or not: where v1 has those that have ended, too. */
+static bool is_root(const char *group) {
+    return strcmp(group, "/") == 0 || strncmp(group, "/..", 3) == 0;
 }
 
 static void look(bt_oom_watch *watch, bt_cgroup_walk *room) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/cgroup", (int)watch->pid);
     if (bt_proc_read("", path, 0, &room->text) != 0) return;
-    if (bt_cgroup_path_parse(room->text.data, watch->version == 1 ? "memory" : NULL, room->path))
-        enter(watch, room->path);
+    if (!bt_cgroup_path_parse(room->text.data, watch->version == 1 ? "memory" : NULL, room->path)) return;
+    if (!(watch->folder && is_root(room->path))) enter(watch, room->path);
 }
 
 void bt_oom_watch_look(bt_oom_watch *watch) {
@@ -126,7 +149,12 @@ bt_oom_watch *bt_oom_watch_open(pid_t pid) {
     return NULL;
 }
 
-bool bt_oom_watch_rose(const bt_oom_watch *watch) {
+bool bt_oom_watch_rose(bt_oom_watch *watch) {
+    char leaf[32];
+    if (watch && watch->folder && !is_own_leaf(watch->folder, watch->pid)) {
+        put_leaf(leaf, "/", watch->pid);
+        take_group(watch, watch->folder, leaf, true);
+    }
     bt_known now = watch ? read_count(watch->fd) : (bt_known){0};
     return now.known && now.value > watch->before;
 }
@@ -136,6 +164,7 @@ void bt_oom_watch_close(bt_oom_watch *watch) {
     if (watch->fd >= 0) (void)bt_os_close(watch->fd);
     bt_heap_free(watch->root);
     bt_heap_free(watch->point);
+    bt_heap_free(watch->folder);
     bt_heap_free(watch->file);
     bt_heap_free(watch);
 }

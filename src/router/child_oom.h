@@ -13,7 +13,7 @@ typedef struct bt_oom_watch bt_oom_watch;
 bt_oom_watch *bt_oom_watch_open(pid_t pid);
 /* Look again where it is, while it lives: `burthen exec` enters a group of its own. NULL is fine. */
 void bt_oom_watch_look(bt_oom_watch *watch);
-bool bt_oom_watch_rose(const bt_oom_watch *watch); /* somebody was killed there since; NULL: false */
+bool bt_oom_watch_rose(bt_oom_watch *watch); /* at its end: somebody was killed there since; NULL: false */
 void bt_oom_watch_close(bt_oom_watch *watch);
 
 /* Pure: of memory.oom_control (v1) or memory.events (v2). */

@@ -125,6 +125,7 @@ typedef struct bt_config {
     uint64_t oom_reserve_bytes, oom_grace_ms;
     bool oom_reserve_off, oom_evict;
     uint64_t hold_ms, patience_ms, cooldown_ms; /* see policy.h */
+    uint64_t loading_comments_ms;               /* see early.h; 0: none */
     const char *llama_server;                   /* program for models; NULL: found */
     const char *models_dir;                     /* NULL: none */
     uint32_t start_port;

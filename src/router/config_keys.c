@@ -65,6 +65,10 @@ const bt_key bt_config_keys[] = {
      .meaning = "a model that has just become idle is not evicted for so long"},
     {ROW(TOP, "patience", NULL, TIME, TOP(patience_ms)), .min = 0, .max = DAY, .shown_default = "60s",
      .meaning = "who has waited so long comes before holds"},
+    {ROW(TOP, "loading_comments", NULL, TIME, TOP(loading_comments_ms)), .min = 0, .max = DAY, .shown_default = "0",
+     .meaning =
+         "a streaming request without an answer for so long is answered 200, with a comment as often; what fails "
+         "then is an error event. 0: its status waits for the model"},
     {ROW(TOP, "cooldown", NULL, TIME, TOP(cooldown_ms)), .min = 0, .max = DAY, .shown_default = "60s",
      .meaning = "a model that fails to start is tried again after 1 s, 2 s, 4 s..., and never later than this"},
     {ROW(TOP, "llama_server", NULL, CUSTOM, TOP(llama_server)), .read = bt_read_llama_server,
@@ -145,7 +149,7 @@ const bt_key bt_config_keys[] = {
     {REFUSED(TOP, "selectors"),
      .meaning =
          "there are no virtual models: give models aliases; which one is warm does not change what a name means"},
-    {NOTED(TOP, "logLevel"), .meaning = "the router logs what it decides; -q and --log-file of burthen serve"},
+    {NOTED(TOP, "logLevel"), .meaning = "--log-level of burthen serve says what is logged"},
     {NOTED(TOP, "logTimeFormat"), .meaning = "times are as RFC 3339 has them"},
     {NOTED(TOP, "logRequests"), .meaning = "every request is a line of the log"},
     {NOTED(TOP, "metricsMaxInMemory"), .meaning = "the log of activity has a fixed size"},

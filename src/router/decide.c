@@ -142,7 +142,7 @@ void bt_models_decide(void *user) {
         }
         carry_out(models, models->step);
     }
-    bt_models_say(models, "error: %u decisions and no end: looked at again in a second", STEPS_MAX);
+    bt_models_tell(models, BT_LOG_ERROR, "%u decisions and no end: looked at again in a second", STEPS_MAX);
     bt_loop_timer_set(models->ask.loop, &models->wake, 1000);
 }
 

@@ -22,16 +22,16 @@ static json_t *pools_json(const bt_models *models) {
         json_t *one = json_pack("{s:s}", "name", pool->name);
         json_t *held = json_object();
         bt_known limit = bt_models_limit(models, i);
-        if (limit.known) (void)json_object_set_new(one, "limit_bytes", json_integer((json_int_t)limit.value));
+        if (limit.known) bt_json_tree_set(&one, "limit_bytes", json_integer((json_int_t)limit.value));
         if (pool->free_bytes.known)
-            (void)json_object_set_new(one, "free_bytes", json_integer((json_int_t)pool->free_bytes.value));
+            bt_json_tree_set(&one, "free_bytes", json_integer((json_int_t)pool->free_bytes.value));
         for (uint32_t k = 0; k < models->n; k++) {
             uint64_t bytes = models->view[k].held_bytes[i];
             if (bytes == 0 || bytes > INT64_MAX) continue;
-            (void)json_object_set_new(held, models->view[k].id, json_integer((json_int_t)bytes));
+            bt_json_tree_set(&held, models->view[k].id, json_integer((json_int_t)bytes));
         }
-        (void)json_object_set_new(one, "held", held);
-        (void)json_array_append_new(array, one);
+        bt_json_tree_set(&one, "held", held);
+        bt_json_tree_add(&array, one);
     }
     return array;
 }
@@ -60,8 +60,8 @@ static void say_step(bt_models *models, const bt_policy_step *step) {
     bt_model_names(models->items, step->victims, step->n_victims, names, sizeof names);
     const char *id = models->items[step->model]->id;
     if (step->kind == BT_POLICY_REFUSE)
-        bt_models_say(models, "decision: refuse %s: needs %s, could have %s", id, BT_SIZE(step->need_bytes),
-                      BT_SIZE(step->have_bytes));
+        bt_models_tell(models, BT_LOG_WARN, "decision: refuse %s: needs %s, could have %s", id,
+                       BT_SIZE(step->need_bytes), BT_SIZE(step->have_bytes));
     else
         bt_models_say(models, "decision: %s %s%s%s", kind_name(step->kind), id, step->n_victims > 0 ? ": " : "", names);
 }
@@ -71,7 +71,7 @@ void bt_models_tell_step(bt_models *models, const bt_policy_step *step) {
     const bt_model *model = models->items[step->model];
     json_t *victims = json_array();
     for (uint32_t i = 0; i < step->n_victims; i++)
-        (void)json_array_append_new(victims, json_string(models->items[step->victims[i]]->id));
+        bt_json_tree_add(&victims, bt_json_tree_text(models->items[step->victims[i]]->id));
     json_t *root =
         json_pack("{s:s, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:I}", "decision", kind_name(step->kind), "model",
                   model->id, "victims", victims, "shrunk", step->shrunk, "how", bt_need_how_name(model->need.how),

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "router/config.h"
 #include "router/json_scan.h"
-#include "router/yaml.h"
+#include "yaml/yaml.h"
 
 #include <string.h>
 

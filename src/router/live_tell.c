@@ -92,8 +92,8 @@ static void say_shed(bt_models *models, const char *pool, const bt_watchdog_step
         bt_models_say(models, "decision: shed %s: others need %s%s", names, pool,
                       step->stalled ? ", and work stands still for memory" : "");
     else
-        bt_models_say(models, "warning: others need %s, and no model may go: %s too much is held", pool,
-                      BT_SIZE(step->over_bytes));
+        bt_models_tell(models, BT_LOG_WARN, "others need %s, and no model may go: %s too much is held", pool,
+                       BT_SIZE(step->over_bytes));
 }
 
 void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_step *step, bt_model *const *held) {

@@ -84,6 +84,6 @@ void bt_router_preload(bt_router *router) {
         bt_error why = {0};
         if (!model->config->preload || model->state != BT_MODEL_STOPPED) continue;
         if (load(router, NULL, model, &why) != BT_OK)
-            bt_models_say(router->models, "%s: not preloaded: %s", model->id, why.text);
+            bt_models_tell(router->models, BT_LOG_WARN, "%s: not preloaded: %s", model->id, why.text);
     }
 }

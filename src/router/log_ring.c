@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "router/byte_ring.h"
 
 #include <stdio.h>
@@ -145,7 +146,7 @@ static size_t escape(const char *raw, size_t n, char *ret, size_t capacity, bool
     size_t i = 0;
     while (i < n && n_out + CHARACTER_MAX <= capacity) {
         size_t length = bt_utf8_length(raw + i, n - i);
-        bool plain = length > 0 && (raw[i] == '\t' || !bt_utf8_is_control(raw + i, length));
+        bool plain = raw[i] == '\t' || bt_log_is_plain(raw + i, length);
         if (plain) {
             memcpy(ret + n_out, raw + i, length);
             n_out += length;

@@ -13,8 +13,9 @@ typedef struct bt_log_ring bt_log_ring;
 BT_MUST_CHECK bt_status bt_log_ring_open(bt_log_ring **ret, bt_error *err); /* BT_E_NOMEM, code "log_ring" */
 void bt_log_ring_dismiss(bt_log_ring *ring);                                /* ends every listener's flow, whole */
 void bt_log_ring_close(bt_log_ring *ring);                                  /* the same, and all else. NULL is fine. */
-/* Bytes as they come: split into lines here, at \n, \r or both. Control bytes but tabs, and bytes that are no UTF-8,
- * are escaped: a child's words must not drive a terminal. Empty lines are left out. */
+/* Bytes as they come: split into lines here, at \n, \r or both. Control characters but tabs, bytes that are no UTF-8,
+ * and what reorders or breaks lines (U+202E, U+2028) are escaped: a child's words must not drive a terminal. Empty
+ * lines are left out. */
 void bt_log_ring_add(bt_log_ring *ring, const char *data, size_t n_bytes);
 void bt_log_ring_end_line(bt_log_ring *ring); /* what has come of the last line is all of it; none: nothing */
 /* Everything that is held, oldest first, whole lines, each with its \n. */

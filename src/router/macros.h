@@ -2,7 +2,7 @@
  * macros.h: ${NAME} in the values of a configuration. */
 #pragma once
 
-#include "router/yaml.h"
+#include "yaml/yaml.h"
 
 #define BT_MACRO_NAME_MAX  63u         /* bytes; llama-swap's */
 #define BT_MACRO_DEPTH_MAX 16u         /* macros inside macros */

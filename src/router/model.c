@@ -47,9 +47,9 @@ static void on_time(void *user) {
 static void on_child_line(void *user, const char *line, size_t n) {
     bt_model *model = user;
     bt_model_heard(model, line, n);
-    const bt_models_ask *ask = &model->all->ask;
     bool wanted = model->all->source && model->all->source->config->log_children;
-    if (wanted && ask->on_child_line) ask->on_child_line(ask->line_user, model->id, line, n);
+    const bt_log_entry entry = {.level = BT_LOG_INFO, .plain = true, .source = model->id, .message = line};
+    if (wanted) bt_log_send(&entry, n);
 }
 
 bt_model *bt_model_open(bt_models *models, const bt_config_model *config, bt_held_config *source, bt_error *err) {

@@ -96,13 +96,15 @@ static void fail_start(bt_model *model, const bt_child_end *end) {
     model->counts.n_start_failures++;
     if (end->failure == BT_CHILD_DEVICE_MEMORY && model->cut_percent == 0) {
         model->cut_percent = CUT_PERCENT;
-        bt_models_say(model->all, "%s: no memory on the device though it was reserved: once more with %u %% less: %s",
-                      model->id, CUT_PERCENT, end->words);
+        bt_models_tell(model->all, BT_LOG_WARN,
+                       "%s: no memory on the device though it was reserved: once more with %u %% less: %s", model->id,
+                       CUT_PERCENT, end->words);
         return; /* who waits goes on waiting */
     }
     if (end->failure == BT_CHILD_PORT && model->config->uses_port && !model->port_lost) {
         model->port_lost = true;
-        bt_models_say(model->all, "%s: port %u was taken: once more with another", model->id, model->port);
+        bt_models_tell(model->all, BT_LOG_WARN, "%s: port %u was taken: once more with another", model->id,
+                       model->port);
         return;
     }
     model->cut_percent = 0;

@@ -49,7 +49,8 @@ void bt_model_set(bt_model *model, bt_model_state state, const char *fmt, ...) {
     va_end(args);
     bt_model_attribute(model, state);
     model->state = state;
-    bt_models_say(model->all, "%s: %s: %s", model->id, bt_model_phase(model), why);
+    bt_models_tell(model->all, state == BT_MODEL_FAILED ? BT_LOG_WARN : BT_LOG_INFO, "%s: %s: %s", model->id,
+                   bt_model_phase(model), why);
     tell_state(model, why);
     bt_models_kick(model->all);
 }

@@ -342,5 +342,5 @@ void bt_models_ask_needs(bt_models *models) {
     first->need = (bt_need){.how = BT_NEED_UNKNOWN};
     first->need_there = true;
     first->need_at_ms = now_ms;
-    bt_models_say(models, "%s: what it takes cannot be found out: %s", first->id, why.text);
+    bt_models_tell(models, BT_LOG_WARN, "%s: what it takes cannot be found out: %s", first->id, why.text);
 }

@@ -20,15 +20,37 @@
 
 /* ---- what is said ---- */
 
+#define LINE_BYTES 1024u
+
+/* /logs has all of them, whatever is logged; who reads it must see a warning as one. */
+void bt_models_log(bt_models *models, const bt_log_entry *entry) {
+    static const char *const words[] = {"error: ", "warning: ", "", "debug: "};
+    const char *word = entry->plain ? "" : words[entry->level];
+    bt_log_ring_add(models->ask.log, word, strlen(word));
+    bt_log_ring_add(models->ask.log, entry->message, strlen(entry->message));
+    bt_log_ring_end_line(models->ask.log);
+    bt_log_send(entry, strlen(entry->message));
+}
+
+static void tell(bt_models *models, bt_log_level level, const char *fmt, va_list args) BT_PRINTF(3, 0);
+static void tell(bt_models *models, bt_log_level level, const char *fmt, va_list args) {
+    char line[LINE_BYTES];
+    if (vsnprintf(line, sizeof line, fmt, args) < 0) return;
+    bt_models_log(models, &(bt_log_entry){.level = level, .plain = level == BT_LOG_INFO, .message = line});
+}
+
 void bt_models_say(bt_models *models, const char *fmt, ...) {
-    char line[1024];
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(line, sizeof line - 1, fmt, args);
+    tell(models, BT_LOG_INFO, fmt, args);
     va_end(args);
-    size_t length = n < 0 ? 0 : (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
-    line[length++] = '\n';
-    bt_log_ring_add(models->ask.log, line, length);
+}
+
+void bt_models_tell(bt_models *models, bt_log_level level, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    tell(models, level, fmt, args);
+    va_end(args);
 }
 
 /* ---- models ---- */

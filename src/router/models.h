@@ -2,6 +2,7 @@
  * models.h: all models of a router, and the one place that changes their states. Private to the router. */
 #pragma once
 
+#include "base/log.h"
 #include "router/ceiling.h"
 #include "router/events.h"
 #include "router/model.h"
@@ -15,8 +16,6 @@ typedef struct bt_models_ask {
     bt_events *events;
     bt_log_ring *log; /* the router's own */
     const char *mark, *root;
-    void (*on_child_line)(void *user, const char *model, const char *line, size_t n_bytes); /* NULL: nobody */
-    void *line_user;
     const char *burthen; /* the program whose `exec` starts llama.cpp programs */
 } bt_models_ask;
 
@@ -70,7 +69,10 @@ struct bt_models {
 
 /* models.c */
 void bt_models_sweep(bt_models *models); /* those that the configuration has dropped, and that nothing of is left */
-void bt_models_say(bt_models *models, const char *fmt, ...) BT_PRINTF(2, 3);
+/* A line for /logs, and for the log where that wants the level. */
+void bt_models_say(bt_models *models, const char *fmt, ...) BT_PRINTF(2, 3); /* of level info */
+void bt_models_tell(bt_models *models, bt_log_level level, const char *fmt, ...) BT_PRINTF(3, 4);
+void bt_models_log(bt_models *models, const bt_log_entry *entry);
 /* model.c */
 bt_held_config *bt_models_hold(bt_held_config *held);
 void bt_models_release(bt_held_config *held); /* NULL is fine */

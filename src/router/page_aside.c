@@ -112,13 +112,23 @@ static const char *const plan_options[][2] = {
     {"cache_type_k", "-ctk"},       {"cache_type_v", "-ctv"}, {"gpu_layers", "-ngl"}, {"n_cpu_moe", "-ncmoe"},
 };
 
+#define N_PLAN_OPTIONS (sizeof plan_options / sizeof *plan_options)
+
+/* NULL: every member of the query is understood. Else a plan would be of other wishes than were asked for. */
+static const char *unknown_member(const bt_request *request) {
+    const char *known[N_PLAN_OPTIONS + 1] = {"model"};
+    for (size_t i = 0; i < N_PLAN_OPTIONS; i++)
+        known[i + 1] = plan_options[i][0];
+    return bt_request_unknown(request, known, N_PLAN_OPTIONS + 1);
+}
+
 static bool is_value(const char *text) {
     return *text && strlen(text) < 32 &&
            strspn(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._") == strlen(text);
 }
 
 static bool add_wishes(asking *a) {
-    for (size_t i = 0; i < sizeof plan_options / sizeof *plan_options; i++) {
+    for (size_t i = 0; i < N_PLAN_OPTIONS; i++) {
         const char *value = bt_request_query(a->request, plan_options[i][0]);
         if (!value) continue;
         if (!is_value(value) || !add_word(a, plan_options[i][1]) || !add_word(a, value)) return false;
@@ -157,6 +167,14 @@ void bt_page_plan(bt_router *router, bt_request *request) {
     const char *name = bt_request_query(request, "model");
     if (!name || !*name) {
         bt_reply_error(request, 400, "model_missing", "model", 0, NULL, "/api/plan?model=NAME: it names no model");
+        return;
+    }
+    const char *unknown = unknown_member(request);
+    if (unknown) {
+        bt_reply_error(request, 400, "plan", unknown, 0, NULL,
+                       "/api/plan knows no \"%.64s\"; it takes model, ram_budget, n_ctx, n_parallel, n_ubatch, "
+                       "cache_type_k, cache_type_v, gpu_layers, n_cpu_moe",
+                       unknown);
         return;
     }
     const bt_model *model = bt_models_find(router->models, name);

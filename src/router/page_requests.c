@@ -2,6 +2,7 @@
  *
  * page_requests.c: /api/requests: the calls that wait or run now, newest first, without a word of what is said in them.
  */
+#include "router/json_tree.h"
 #include "router/routing.h"
 
 #include "base/heap.h"
@@ -20,10 +21,9 @@ static void add_request(void *user, const bt_call_view *view) {
     requests *all = user;
     if (all->n++ >= REQUESTS_SHOWN) return;
     uint64_t age_ms = bt_loop_now_ms(all->router->loop) - view->began_ms;
-    (void)json_array_append_new(all->list,
-                                json_pack("{s:I, s:s, s:s, s:s, s:I, s:I}", "id", (json_int_t)view->id, "model",
-                                          view->model, "path", view->path, "state", view->state, "age_ms",
-                                          (json_int_t)age_ms, "sent_bytes", (json_int_t)view->sent_bytes));
+    bt_json_tree_add(&all->list, json_pack("{s:I, s:s, s:s, s:s, s:I, s:I}", "id", (json_int_t)view->id, "model",
+                                           view->model, "path", view->path, "state", view->state, "age_ms",
+                                           (json_int_t)age_ms, "sent_bytes", (json_int_t)view->sent_bytes));
 }
 
 void bt_page_requests(bt_router *router, bt_request *request) {

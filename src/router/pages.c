@@ -43,10 +43,10 @@ static json_t *meta_of(const bt_model *model) {
     if (!model->need_there || !need->arch[0]) return NULL;
     json_t *meta = json_pack("{s:s, s:b, s:b}", "architecture", need->arch, "chat_template", need->has_template,
                              "embeds", need->embeds);
-    (void)json_object_set_new(meta, "n_ctx_train", json_integer(need->n_ctx_train));
-    (void)json_object_set_new(meta, "n_params", bt_json_tree_number(need->n_params));
-    (void)json_object_set_new(meta, "size", bt_json_tree_number(need->file_bytes));
-    if (need->n_ctx > 0) (void)json_object_set_new(meta, "n_ctx", json_integer(need->n_ctx));
+    bt_json_tree_set(&meta, "n_ctx_train", json_integer(need->n_ctx_train));
+    bt_json_tree_set(&meta, "n_params", bt_json_tree_number(need->n_params));
+    bt_json_tree_set(&meta, "size", bt_json_tree_number(need->file_bytes));
+    if (need->n_ctx > 0) bt_json_tree_set(&meta, "n_ctx", json_integer(need->n_ctx));
     return meta;
 }
 
@@ -55,17 +55,17 @@ static json_t *model_json(const bt_model *model) {
     bool loaded = model->state == BT_MODEL_READY;
     json_t *one = json_pack("{s:s, s:s, s:i, s:s, s:{s:s}}", "id", model->id, "object", "model", "created", 0,
                             "owned_by", "burthen", "status", "value", loaded ? "loaded" : "unloaded");
-    if (config->name) (void)json_object_set_new(one, "name", json_string(config->name));
-    if (config->description) (void)json_object_set_new(one, "description", json_string(config->description));
+    if (config->name) bt_json_tree_set(&one, "name", bt_json_tree_text(config->name));
+    if (config->description) bt_json_tree_set(&one, "description", bt_json_tree_text(config->description));
     if (config->n_aliases > 0) {
         json_t *aliases = json_array();
         for (uint32_t i = 0; i < config->n_aliases; i++)
-            (void)json_array_append_new(aliases, json_string(config->aliases[i]));
-        (void)json_object_set_new(one, "aliases", aliases);
+            bt_json_tree_add(&aliases, bt_json_tree_text(config->aliases[i]));
+        bt_json_tree_set(&one, "aliases", aliases);
     }
     json_t *meta = meta_of(model);
-    if (meta) (void)json_object_set_new(one, "meta", meta);
-    if (config->metadata_json) (void)json_object_set_new(one, "metadata", json_loads(config->metadata_json, 0, NULL));
+    if (meta) bt_json_tree_set(&one, "meta", meta);
+    if (config->metadata_json) bt_json_tree_set(&one, "metadata", json_loads(config->metadata_json, 0, NULL));
     return one;
 }
 
@@ -75,14 +75,14 @@ void bt_page_models(bt_router *router, bt_request *request) {
     for (uint32_t i = 0; i < bt_models_count(router->models); i++) {
         const bt_model *model = bt_models_at(router->models, i);
         if (!model->config->unlisted && !(model->outdated && !model->next_config))
-            (void)json_array_append_new(data, model_json(model));
+            bt_json_tree_add(&data, model_json(model));
     }
     for (uint32_t i = 0; i < config->n_peers; i++) {
         for (uint32_t k = 0; k < config->peers[i].n_models; k++) {
             char id[2 * BT_CONFIG_ID_MAX + 2];
             (void)snprintf(id, sizeof id, "%s/%s", config->peers[i].name, config->peers[i].models[k]);
-            (void)json_array_append_new(data, json_pack("{s:s, s:s, s:i, s:s}", "id", id, "object", "model", "created",
-                                                        0, "owned_by", config->peers[i].name));
+            bt_json_tree_add(&data, json_pack("{s:s, s:s, s:i, s:s}", "id", id, "object", "model", "created", 0,
+                                              "owned_by", config->peers[i].name));
         }
     }
     reply_tree(request, json_pack("{s:s, s:o}", "object", "list", "data", data));
@@ -95,21 +95,22 @@ static json_t *running_json(const bt_router *router, const bt_model *model) {
         json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b}", "model", model->id, "state", bt_model_phase(model),
                   "proxy", model->url, "running", (int)model->n_running, "waiting", (int)model->n_waiting, "persistent",
                   model->config->persistent, "shrunk", model->shrunk, "streams", model->streamed);
-    if (model->child) (void)json_object_set_new(one, "pid", json_integer(bt_child_pid(model->child)));
-    (void)json_object_set_new(one, "ttl", json_integer((json_int_t)(model->config->ttl_ms / 1000)));
-    (void)json_object_set_new(one, "idle_ms",
-                              json_integer(model->state == BT_MODEL_READY && model->n_running == 0
-                                               ? (json_int_t)(now_ms - model->idle_since_ms)
-                                               : 0));
-    (void)json_object_set_new(one, "need_from", json_string(bt_need_how_name(model->need.how)));
-    (void)json_object_set_new(one, "need_bytes", bt_json_tree_pool_bytes(pools, model->need.bytes));
-    (void)json_object_set_new(one, "reserved_bytes", bt_json_tree_pool_bytes(pools, model->reserved_bytes));
-    (void)json_object_set_new(one, "measured_bytes", bt_json_tree_pool_known(pools, model->measured_bytes));
-    (void)json_object_set_new(one, "peak_bytes", bt_json_tree_pool_known(pools, model->peak_bytes));
-    if (model->need.words[0]) (void)json_object_set_new(one, "guard", json_string(model->need.words));
+    if (model->child) bt_json_tree_set(&one, "pid", json_integer(bt_child_pid(model->child)));
+    bt_json_tree_set(&one, "ttl", json_integer((json_int_t)(model->config->ttl_ms / 1000)));
+    bt_json_tree_set(&one, "idle_ms",
+                     json_integer(model->state == BT_MODEL_READY && model->n_running == 0
+                                      ? (json_int_t)(now_ms - model->idle_since_ms)
+                                      : 0));
+    bt_json_tree_set(&one, "need_from", bt_json_tree_text(bt_need_how_name(model->need.how)));
+    bt_json_tree_set(&one, "need_bytes", bt_json_tree_pool_bytes(pools, model->need.bytes));
+    bt_json_tree_set(&one, "reserved_bytes", bt_json_tree_pool_bytes(pools, model->reserved_bytes));
+    bt_json_tree_set(&one, "measured_bytes", bt_json_tree_pool_known(pools, model->measured_bytes));
+    bt_json_tree_set(&one, "peak_bytes", bt_json_tree_pool_known(pools, model->peak_bytes));
+    if (model->need.words[0]) bt_json_tree_set(&one, "guard", bt_json_tree_text(model->need.words));
     if (model->refusal.text[0])
-        (void)json_object_set_new(one, "last_refusal",
-                                  json_pack("{s:s, s:s}", "code", model->refusal.code, "message", model->refusal.text));
+        bt_json_tree_set(
+            &one, "last_refusal",
+            json_pack("{s:s, s:o}", "code", model->refusal.code, "message", bt_json_tree_text(model->refusal.text)));
     return one;
 }
 
@@ -118,7 +119,7 @@ void bt_page_running(bt_router *router, bt_request *request) {
     for (uint32_t i = 0; i < bt_models_count(router->models); i++) {
         const bt_model *model = bt_models_at(router->models, i);
         bool runs = model->state != BT_MODEL_STOPPED && model->state != BT_MODEL_FAILED;
-        if (runs) (void)json_array_append_new(running, running_json(router, model));
+        if (runs) bt_json_tree_add(&running, running_json(router, model));
     }
     reply_tree(request, json_pack("{s:o}", "running", running));
 }
@@ -128,13 +129,13 @@ static json_t *stall_json(const bt_pools *pools) {
 }
 
 /* What others take of a pool (ceiling.h). */
-static void add_ceiling(json_t *one, const bt_ceiling *c) {
-    (void)json_object_set_new(one, "foreign_bytes", bt_json_tree_known(c->foreign_bytes));
-    (void)json_object_set_new(one, "floor_bytes", bt_json_tree_known(c->floor_bytes));
-    (void)json_object_set_new(one, "excess_bytes", bt_json_tree_known(c->excess_bytes));
-    (void)json_object_set_new(one, "ceiling_bytes", bt_json_tree_known(c->ceiling_bytes));
-    (void)json_object_set_new(one, "trusted", json_boolean(c->trusted));
-    if (c->reason[0]) (void)json_object_set_new(one, "ceiling_reason", json_string(c->reason));
+static void add_ceiling(json_t **one, const bt_ceiling *c) {
+    bt_json_tree_set(one, "foreign_bytes", bt_json_tree_known(c->foreign_bytes));
+    bt_json_tree_set(one, "floor_bytes", bt_json_tree_known(c->floor_bytes));
+    bt_json_tree_set(one, "excess_bytes", bt_json_tree_known(c->excess_bytes));
+    bt_json_tree_set(one, "ceiling_bytes", bt_json_tree_known(c->ceiling_bytes));
+    bt_json_tree_set(one, "trusted", json_boolean(c->trusted));
+    if (c->reason[0]) bt_json_tree_set(one, "ceiling_reason", bt_json_tree_text(c->reason));
 }
 
 /* All pools and all models: what /running says, also of those that do not run. */
@@ -147,24 +148,24 @@ void bt_page_memory(bt_router *router, bt_request *request) {
                                 pool->state == BT_READING_REPORTED ? "reported"
                                 : pool->state == BT_READING_FAILED ? "failed"
                                                                    : "absent");
-        if (pool->reason[0]) (void)json_object_set_new(one, "reason", json_string(pool->reason));
-        (void)json_object_set_new(one, "total_bytes", bt_json_tree_known(pool->total_bytes));
-        (void)json_object_set_new(one, "free_bytes", bt_json_tree_known(pool->free_bytes));
-        (void)json_object_set_new(one, "limit_bytes", bt_json_tree_known(pool->limit_bytes));
-        if (i == 0) (void)json_object_set_new(one, "router_bytes", bt_json_tree_number(pools->own_bytes));
-        if (i == 0) (void)json_object_set_new(one, "stall_percent", stall_json(pools));
-        add_ceiling(one, bt_models_ceiling(router->models, i));
+        if (pool->reason[0]) bt_json_tree_set(&one, "reason", bt_json_tree_text(pool->reason));
+        bt_json_tree_set(&one, "total_bytes", bt_json_tree_known(pool->total_bytes));
+        bt_json_tree_set(&one, "free_bytes", bt_json_tree_known(pool->free_bytes));
+        bt_json_tree_set(&one, "limit_bytes", bt_json_tree_known(pool->limit_bytes));
+        if (i == 0) bt_json_tree_set(&one, "router_bytes", bt_json_tree_number(pools->own_bytes));
+        if (i == 0) bt_json_tree_set(&one, "stall_percent", stall_json(pools));
+        add_ceiling(&one, bt_models_ceiling(router->models, i));
         const char *watchdog = bt_watchdog_state_name(bt_models_watchdog(router->models, i));
-        (void)json_object_set_new(one, "watchdog", json_string(watchdog));
-        (void)json_array_append_new(list, one);
+        bt_json_tree_set(&one, "watchdog", bt_json_tree_text(watchdog));
+        bt_json_tree_add(&list, one);
     }
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
-        (void)json_array_append_new(models, running_json(router, bt_models_at(router->models, i)));
+        bt_json_tree_add(&models, running_json(router, bt_models_at(router->models, i)));
     json_t *root = json_pack("{s:o, s:o}", "pools", list, "models", models);
     if (pools->n > 1) {
         json_t *devices = json_object();
-        add_ceiling(devices, bt_models_ceiling_of_devices(router->models));
-        (void)json_object_set_new(root, "devices", devices);
+        add_ceiling(&devices, bt_models_ceiling_of_devices(router->models));
+        bt_json_tree_set(&root, "devices", devices);
     }
     reply_tree(request, root);
 }

@@ -50,11 +50,11 @@ static void reload(running *r) {
     bt_config *config = NULL;
     bt_error why = {0};
     if (router->ask->reload(router->ask->user, &config, &why) != BT_OK) {
-        bt_models_say(router->models, "configuration not read anew: %s", why.text);
+        bt_models_tell(router->models, BT_LOG_WARN, "configuration not read anew: %s", why.text);
         return;
     }
     if (bt_models_configure(router->models, config, &why) != BT_OK) {
-        bt_models_say(router->models, "configuration not read anew: %s", why.text);
+        bt_models_tell(router->models, BT_LOG_WARN, "configuration not read anew: %s", why.text);
         bt_config_close(config);
         return;
     }
@@ -131,10 +131,12 @@ static void on_signal(void *user, uint32_t events) {
     struct signalfd_siginfo info;
     (void)events;
     while (read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGHUP)
-            reload(r);
-        else
+        if (info.ssi_signo != SIGHUP) {
             shut_down(r);
+            continue;
+        }
+        if (r->router.ask->on_hangup) r->router.ask->on_hangup(r->router.ask->user);
+        reload(r);
     }
 }
 
@@ -151,24 +153,16 @@ static bool is_open(void *user, const char *method, const char *path) {
 
 static void on_request_end(void *user, const bt_request *request) {
     bt_router *router = &((running *)user)->router;
-    uint64_t ms = bt_loop_now_ms(router->loop) - bt_request_began_ms(request);
-    uint32_t status = bt_request_status(request);
-    bool is_good = status == 200 || status == 304;
-    if (!is_good || !bt_routes_is_quiet(bt_request_method(request), bt_request_path(request)))
-        bt_models_say(router->models, "%s %s %s %u %llu B %.3f s%s", bt_request_peer(request),
-                      bt_request_method(request), bt_request_path(request), status,
-                      (unsigned long long)bt_request_sent_bytes(request), (double)ms / 1000.0,
-                      bt_request_gone(request) ? " client left" : "");
+    bt_request_log_ended(router, request);
     bt_call_request_ended(router, request);
+}
+
+static void on_refused(void *user, const bt_request *request) {
+    bt_request_log_refused(&((running *)user)->router, request);
 }
 
 static void on_sample(void *user) {
     bt_models_sampled(((running *)user)->router.models);
-}
-
-static void on_line(void *user, const char *line, size_t n) {
-    const running *r = user;
-    r->router.ask->on_line(r->router.ask->user, line, n);
 }
 
 /* ---- put together ---- */
@@ -194,7 +188,7 @@ static bt_status open_parts(running *r, bt_config *config, bt_error *err) {
     BT_TRY(bt_events_open(&router->events, err));
     BT_TRY(bt_activity_open(&router->activity, err));
     BT_TRY(bt_log_ring_open(&router->log, err));
-    bt_log_ring_on_line(router->log, on_line, r);
+    bt_request_log_open(router);
     BT_TRY(bt_sampler_open(router->loop, router->ask->root, config, on_sample, r, &router->sampler, err));
     const bt_models_ask models = {.loop = router->loop,
                                   .client = router->client,
@@ -203,8 +197,6 @@ static bt_status open_parts(running *r, bt_config *config, bt_error *err) {
                                   .log = router->log,
                                   .mark = router->mark,
                                   .root = router->ask->root,
-                                  .on_child_line = router->ask->on_child_line,
-                                  .line_user = router->ask->user,
                                   .burthen = router->ask->burthen};
     return bt_models_open(&models, &router->models, err);
 }
@@ -225,6 +217,7 @@ static bt_status listen_and_run(running *r, const bt_config *config, bt_error *e
                                   .is_open = is_open,
                                   .on_request = on_request,
                                   .on_end = on_request_end,
+                                  .on_refused = on_refused,
                                   .user = r};
     BT_TRY(bt_server_open(&server, &router->server, err));
     r->drain = (bt_timer){.on_time = end_models, .user = r};
@@ -242,6 +235,7 @@ static bt_status listen_and_run(running *r, const bt_config *config, bt_error *e
 static void close_parts(running *r) {
     bt_router *router = &r->router;
     bt_calls_close(router);
+    if (router->loop) bt_loop_timer_stop(router->loop, &router->request_log.told);
     if (router->server) bt_server_close(router->server);
     bt_models_close(router->models);
     bt_sampler_close(router->sampler);

@@ -5,6 +5,13 @@
 #include "router/models.h"
 #include "router/router.h"
 
+/* Lines of the log that anybody can cause, and how many have been written this second (request_log.c). */
+typedef struct bt_request_log {
+    bt_timer told; /* when the second is over */
+    uint32_t n_written;
+    uint64_t n_left_out;
+} bt_request_log;
+
 typedef struct bt_router {
     const bt_router_ask *ask;
     bt_loop *loop;
@@ -20,6 +27,7 @@ typedef struct bt_router {
     uint64_t n_calls_running; /* exchanges with servers, of models and peers */
     uint64_t peer_requests;
     uint32_t n_asides; /* of page_aside.c */
+    bt_request_log request_log;
     bool closing;
     struct bt_call *calls; /* requests that are on their way to a model or a peer */
 } bt_router;
@@ -29,11 +37,18 @@ void bt_routes_answer(bt_router *router, bt_request *request);
 bool bt_routes_is_open(const char *method, const char *path);  /* needs no key */
 bool bt_routes_is_quiet(const char *method, const char *path); /* asked so often that a success is no line of the log */
 
+/* request_log.c: a line of the log for each request. */
+void bt_request_log_open(bt_router *router);
+void bt_request_log_ended(bt_router *router, const bt_request *request);   /* before bt_call_request_ended */
+void bt_request_log_refused(bt_router *router, const bt_request *request); /* one that the router was never given */
+
 /* call.c: a request that goes to a model or a peer. name: which, or NULL: the body says so (JSON, or a form). target:
  * what is asked of the server, path and query; NULL: what the client asked. */
 void bt_call_begin(bt_router *router, bt_request *request, const char *name, const char *target);
 /* The request is over: rows and counters; frees what belongs to it. */
 void bt_call_request_ended(bt_router *router, const bt_request *request);
+/* Whom a request went to; NULL: it is no call, or has not named anybody yet. */
+const char *bt_call_model(const bt_request *request);
 void bt_calls_close(bt_router *router);
 /* One that is on its way now, as others may see it. */
 typedef struct bt_call_view {

@@ -16,6 +16,7 @@
  * the start: the library cannot change them while it runs. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "router/server_parts.h"
 
@@ -91,7 +92,10 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     if (!whole && !request->broken) bt_request_leave(request);
     if (whole && !request->flow && strcmp(bt_request_method(request), "HEAD") != 0)
         request->sent_bytes = request->n_answer;
-    if (request->given) server->ask.on_end(server->ask.user, request);
+    if (request->given)
+        server->ask.on_end(server->ask.user, request);
+    else if (request->answered && server->ask.on_refused)
+        server->ask.on_refused(server->ask.user, request);
     bt_request_close(request);
     look_whether_idle(server);
 }
@@ -111,9 +115,15 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 
 __attribute__((format(printf, 2, 0))) static void on_words(void *cls, const char *fmt, va_list args) {
     bt_server *server = cls;
-    if (server->daemon) return; /* of single connections: a client's doing */
-    (void)vsnprintf(server->words, sizeof server->words, fmt, args);
-    server->words[strcspn(server->words, "\r\n")] = 0;
+    char words[sizeof server->words];
+    bool runs = server->daemon != NULL; /* then it is of a single connection: a client's doing */
+    if (runs && !bt_log_wanted(BT_LOG_DEBUG)) return;
+    (void)vsnprintf(words, sizeof words, fmt, args);
+    words[strcspn(words, "\r\n")] = 0;
+    if (runs)
+        bt_log(BT_LOG_DEBUG, "libmicrohttpd: %s", words);
+    else
+        memcpy(server->words, words, sizeof words);
 }
 
 /* ---- in the loop ---- */

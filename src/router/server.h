@@ -22,6 +22,8 @@ typedef struct bt_server_ask {
     /* A request has ended, answered or not: what the router counts and logs. After it nothing of request may be used.
      */
     void (*on_end)(void *user, const bt_request *request);
+    /* One has ended that on_request was never given: refused by its head, or not read to its end. NULL: nobody asks. */
+    void (*on_refused)(void *user, const bt_request *request);
     void *user;
 } bt_server_ask;
 
@@ -50,7 +52,9 @@ uint64_t bt_request_id(const bt_request *request); /* from 1 on, one more each *
 const char *bt_request_method(const bt_request *request);
 const char *bt_request_path(const bt_request *request);   /* decoded, without query; "." and ".." are refused before */
 const char *bt_request_target(const bt_request *request); /* as it was sent, with its query */
-const char *bt_request_query(const bt_request *request, const char *name);  /* decoded; NULL: not given */
+const char *bt_request_query(const bt_request *request, const char *name); /* decoded; NULL: not given */
+/* The first name in the query that is none of the n known ones; NULL: there is none. */
+const char *bt_request_unknown(const bt_request *request, const char *const *known, size_t n);
 const char *bt_request_header(const bt_request *request, const char *name); /* NULL: none */
 /* Those that go on to a server: all but hop-by-hop ones, Host, Content-Length, Authorization, x-api-key, Cookie,
  * Origin. */
@@ -80,6 +84,9 @@ void bt_reply_json(bt_request *request, uint32_t status, const char *json);
  * "server_error"...). retry_after_s 0: none. detail: more members of "error", an object as text, or NULL. */
 void bt_reply_error(bt_request *request, uint32_t status, const char *code, const char *param, uint32_t retry_after_s,
                     const char *detail_json, const char *fmt, ...) BT_PRINTF(7, 8);
+/* The body of such an answer; out is initialised here, and failed where memory was refused. */
+void bt_error_text(bt_text *out, uint32_t status, const char *code, const char *param, const char *message,
+                   const char *detail_json);
 /* What comes out of the flow, as it comes: the server is its consumer. n_bytes unknown: chunked. An end that is not
  * whole breaks the connection off, so that the client sees it. */
 void bt_reply_flow(bt_request *request, uint32_t status, const bt_header *headers, uint32_t n_headers, bt_known n_bytes,

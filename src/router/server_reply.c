@@ -178,8 +178,8 @@ static void add_members(bt_text *out, const char *json) {
     bt_text_add_n(out, begin, (size_t)(end - begin));
 }
 
-static void error_text(bt_text *out, uint32_t status, const char *code, const char *param, const char *message,
-                       const char *detail_json) {
+void bt_error_text(bt_text *out, uint32_t status, const char *code, const char *param, const char *message,
+                   const char *detail_json) {
     bt_text_init(out, ERROR_JSON_MAX);
     bt_text_add(out, "{\"error\":{\"message\":");
     add_json_string(out, message);
@@ -198,7 +198,7 @@ static void reply_error(bt_request *request, uint32_t status, const char *code, 
                         uint32_t retry_after_s, const char *detail_json, const char *message) {
     if (!takes_answer(request)) return;
     bt_text text;
-    error_text(&text, status, code, param, message, detail_json);
+    bt_error_text(&text, status, code, param, message, detail_json);
     if (text.failed) {
         bt_text_done(&text);
         answer_without_memory(request);

@@ -230,6 +230,10 @@ const char *bt_request_query(const bt_request *request, const char *name) {
     return bt_target_query(&request->target, name);
 }
 
+const char *bt_request_unknown(const bt_request *request, const char *const *known, size_t n) {
+    return bt_target_unknown(&request->target, known, n);
+}
+
 const char *bt_request_header(const bt_request *request, const char *name) {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
 }

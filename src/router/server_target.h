@@ -20,4 +20,6 @@ BT_MUST_CHECK bt_status bt_target_parse(const char *text, bt_target *ret, bt_err
 void bt_target_done(bt_target *target);
 /* A part of a path that was sent, without its escapes; dest has room for n + 1. false: a wrong escape, or a NUL. */
 bool bt_target_decode(const char *text, size_t n, char *dest);
+/* The first name in the query that is none of the n known ones; NULL: there is none. */
+const char *bt_target_unknown(const bt_target *target, const char *const *known, size_t n);
 const char *bt_target_query(const bt_target *target, const char *name); /* the first of that name; NULL: none */

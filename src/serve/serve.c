@@ -4,25 +4,25 @@
  *
  *   CONFIG.yaml, files and folders of models, options -> bt_config -> bt_router_run
  *
- * Options win over the file; both are read again for a reload. What is said goes to standard error, a line each, and
- * the address to standard output once it listens, so that a script that asked for port 0 can read it. Variables that
- * are twins of options are taken out of the environment: children are started through `burthen exec`, which would take
- * them for its own. */
+ * Options win over the file, which stands in place of the user's settings; both are read again for a reload. What is
+ * said goes to standard error, a line each, and the address to standard output once it listens, so that a script that
+ * asked for port 0 can read it. Variables that are twins of options are taken out of the environment, and the user's
+ * settings with them: children are started through `burthen exec`, which would take them for its own. */
 #include "base/arena.h"
 #include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/library_path.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/size.h"
 #include "cli/commands.h"
+#include "cli/logs.h"
+#include "cli/settings.h"
 #include "report/report.h"
 #include "router/pools.h"
 #include "router/router.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,18 +30,16 @@
 #include <unistd.h>
 
 #define PATH_BYTES     4096u      /* PATH_MAX of Linux (linux/limits.h) */
-#define LINE_BYTES     4096u      /* PIPE_BUF of Linux: reaches a pipe in one piece, and at once where there is room */
 #define TEXT_MAX_BYTES (4u << 20) /* of what --check-config prints */
 
 typedef struct serving {
     bt_cli_options options;
     bt_option_result args;
+    bt_settings *settings; /* that options point into; NULL: none */
     char *const *more;     /* after "--": more words for llama-server; NULL at the end */
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
     const char *bad_model; /* the argument that cannot be found; NULL: none */
-    uint64_t n_lost;       /* lines that the log did not take */
-    int log_fd;            /* of --log-file, or standard error */
     char burthen[PATH_BYTES], llama_server[PATH_BYTES];
 } serving;
 
@@ -104,6 +102,21 @@ static void apply_options(const serving *s, bt_config *config) {
     if (!config->llama_server && s->llama_server[0]) config->llama_server = s->llama_server;
 }
 
+/* Beside those of the file: a proxy's name is added, not put in the place of others. */
+static bt_status apply_hosts(const serving *s, bt_config *config, bt_error *err) {
+    uint32_t n = s->options.n_allowed_hosts;
+    if (n == 0) return BT_OK;
+    const char **hosts = bt_arena_array(config->arena, (uint64_t)config->n_allowed_hosts + n, sizeof *hosts);
+    if (!hosts) return bt_fail_sys(err, ENOMEM, "config", "no memory for the allowed hosts");
+    for (uint32_t i = 0; i < config->n_allowed_hosts; i++)
+        hosts[i] = config->allowed_hosts[i];
+    for (uint32_t i = 0; i < n; i++)
+        hosts[config->n_allowed_hosts + i] = s->options.allowed_hosts[i];
+    config->allowed_hosts = hosts;
+    config->n_allowed_hosts += n;
+    return BT_OK;
+}
+
 static bt_status apply_devices(const serving *s, bt_config *config, bt_error *err) {
     const bt_wishes *wishes = &s->options.wishes;
     if (wishes->n_devices == 0) return BT_OK;
@@ -150,6 +163,7 @@ static bt_status compose(serving *s, bt_config *config, bt_error *err) {
     BT_TRY(check_budget(config, err));
     BT_TRY(check_more(s, config, err));
     BT_TRY(apply_devices(s, config, err));
+    BT_TRY(apply_hosts(s, config, err));
     for (uint32_t i = 0; i < s->args.n_args; i++)
         BT_TRY(add_argument(s, config, s->args.args[i], err));
     if (config->models_dir) BT_TRY(bt_config_discover(config, s->more, &s->notes, err));
@@ -176,16 +190,15 @@ static bt_status load(void *user, bt_config **ret, bt_error *err) {
 }
 
 /* Said before the first request finds out. */
-static void warn_of_program(const serving *s, const bt_config *config) {
+static void warn_of_program(const bt_config *config) {
     bool needed = false;
     for (uint32_t i = 0; i < config->n_models; i++)
         needed = needed || config->models[i].model;
     const char *program = config->llama_server ? config->llama_server : "llama-server";
-    if (needed && !is_there(program) && !s->options.quiet)
-        (void)fprintf(stderr,
-                      "burthen: note: %s is not there, and no model file can be served without it: make llama-server "
-                      "builds one, --llama-server names another\n",
-                      program);
+    if (needed && !is_there(program))
+        bt_log_say("note: %s is not there, and no model file can be served without it: make llama-server builds one, "
+                   "--llama-server names another",
+                   program);
 }
 
 /* The exit code of a configuration that cannot be had. */
@@ -217,121 +230,94 @@ static void find_programs(serving *s) {
         if (!bt_beside_find(places[i], X_OK, s->llama_server, sizeof s->llama_server)) s->llama_server[0] = '\0';
 }
 
-static void name_twin(const char *option, char *ret, size_t capacity) {
-    int n = snprintf(ret, capacity, "BURTHEN_%s", option);
-    for (int i = 0; i < n && (size_t)i < capacity - 1; i++) {
-        if (ret[i] == '-')
-            ret[i] = '_';
-        else if (ret[i] >= 'a' && ret[i] <= 'z')
-            ret[i] = (char)(ret[i] - 'a' + 'A');
-    }
-}
-
 /* BURTHEN_RAM_BUDGET and the like; the state folder's and the log's variables are no options, and stay. */
 static void clear_twins(void) {
     char name[96];
     for (size_t i = 0; i < bt_cli_option_count; i++) {
-        name_twin(bt_cli_option_table[i].name, name, sizeof name);
+        bt_option_twin(&bt_cli_option_table[i], name, sizeof name);
         (void)unsetenv(name);
     }
+    (void)setenv("BURTHEN_CONFIG", "", 1); /* none */
 }
 
 /* ---- what is said ---- */
 
-/* What a pipe or a terminal that says so takes without waiting (PIPE_BUF of Linux). */
-static bool takes_a_line(const serving *s) {
-    struct pollfd log = {.fd = s->log_fd, .events = POLLOUT};
-    return poll(&log, 1, 0) != 0;
-}
-
-/* Who reads standard error slowly, or has stopped, loses lines: all requests would wait for him. */
-static void say(serving *s, const char *who, const char *line, size_t n) {
-    char text[LINE_BYTES];
-    int length = 0;
-    if (s->options.quiet && s->log_fd == STDERR_FILENO) return;
-    if (!takes_a_line(s)) {
-        s->n_lost++;
-        return;
-    }
-    if (s->n_lost > 0) {
-        length = snprintf(text, sizeof text, "burthen: %llu lines lost\n", (unsigned long long)s->n_lost);
-        s->n_lost = 0;
-    }
-    int room = (int)sizeof text - length, more = snprintf(text + length, (size_t)room, "%s: %.*s\n", who, (int)n, line);
-    length += more < room ? more : room - 1;
-    text[length - 1] = '\n';
-    (void)bt_os_write(s->log_fd, text, (size_t)length);
-}
-
-static void on_line(void *user, const char *line, size_t n) {
-    say(user, "burthen", line, n);
-}
-
-static void on_child_line(void *user, const char *model, const char *line, size_t n) {
-    say(user, model, line, n);
+/* The line of the log says it too: whoever sees that on the same terminal need not be told twice. */
+static bool sees_log(const serving *s) {
+    bool wants = bt_log_wanted(BT_LOG_INFO) && !s->options.log_file && !s->options.log_json;
+    return wants && isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
 }
 
 static void on_ready(void *user, const char *address) {
-    (void)user;
+    if (sees_log(user)) return;
     (void)printf("%s\n", address);
     (void)fflush(stdout);
 }
 
 /* Where there is no file or line, as of a folder's files, none is named. */
-static void say_notes(serving *s) {
-    char line[LINE_BYTES];
+static void say_notes(const serving *s) {
     for (uint32_t i = 0; i < s->notes.n; i++) {
         const bt_config_note *note = &s->notes.items[i];
-        int n = s->file && note->line > 0
-                    ? snprintf(line, sizeof line, "note: %s:%u: %s", s->file, note->line, note->text)
-                    : snprintf(line, sizeof line, "note: %s", note->text);
-        if (n > 0) on_line(s, line, strlen(line));
+        if (s->file && note->line > 0)
+            bt_log_say("note: %s:%u: %s", s->file, note->line, note->text);
+        else
+            bt_log_say("note: %s", note->text);
     }
 }
 
-static bt_status open_log(serving *s, bt_error *err) {
-    const char *file = s->options.log_file;
-    s->log_fd = file ? open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : STDERR_FILENO;
-    if (s->log_fd >= 0) return BT_OK;
-    return bt_fail_sys(err, errno, "log_file", "cannot open the log file %s", file);
+static void on_hangup(void *user) {
+    bt_error why = {0};
+    (void)user;
+    if (bt_cli_log_reopen(&why) != BT_OK) bt_log_error(BT_LOG_WARN, &why);
+}
+
+/* Who reads standard error slowly, or has stopped, loses lines: all requests would wait for him. */
+static bt_status open_log(const serving *s, bt_error *err) {
+    const bt_cli_log_ask ask = {.component = "serve", .usual = BT_LOG_INFO, .verbose = BT_LOG_DEBUG};
+    return bt_cli_log_open(&s->options, &ask, err);
 }
 
 static int serve(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
+    if (open_log(s, &err) != BT_OK) return bt_cli_fail(&err);
     if (load(s, &config, &err) != BT_OK) return fail(s, &err);
-    if (open_log(s, &err) != BT_OK) {
-        bt_config_close(config);
-        return bt_cli_fail(&err);
-    }
     say_notes(s);
-    warn_of_program(s, config);
+    warn_of_program(config);
     const bt_router_ask ask = {.config = config,
                                .reload = load,
                                .watch_file = s->file,
                                .burthen = s->burthen,
                                .root = s->options.root,
-                               .on_line = on_line,
-                               .on_child_line = on_child_line,
                                .on_ready = on_ready,
+                               .on_hangup = on_hangup,
                                .user = s};
-    return bt_router_run(&ask, &err) == BT_OK ? 0 : bt_cli_fail(&err);
+    if (bt_router_run(&ask, &err) != BT_OK) return bt_cli_fail(&err);
+    (void)bt_cli_log_close(&err); /* lines that were lost were counted in the log; the router's work is done */
+    return 0;
+}
+
+/* Options, and the configuration among the arguments. A configuration says all that there is to say: it stands in place
+ * of the user's settings, which were not made for it. */
+static bt_status take_arguments(serving *s, int argc, char **argv, bt_error *err) {
+    BT_TRY(bt_settings_open(NULL, &s->settings, err));
+    const bt_option_file file = bt_settings_layer(s->settings, BT_CLI_SERVE);
+    BT_TRY(bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, &file, &s->options, &s->args, err));
+    for (uint32_t i = 0; i < s->args.n_args; i++) {
+        if (!is_yaml(s->args.args[i])) continue;
+        if (s->file)
+            return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one configuration, not both %s and %s",
+                           s->file, s->args.args[i]);
+        s->file = s->args.args[i];
+    }
+    if (!s->file) return BT_OK;
+    return bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, NULL, &s->options, &s->args, err);
 }
 
 static int run(serving *s, int argc, char **argv) {
     bt_error err = {0};
-    if (bt_cli_options_parse(BT_CLI_SERVE, argc - 1, argv + 1, NULL, &s->options, &s->args, &err) != BT_OK)
-        return bt_cli_fail(&err);
+    if (take_arguments(s, argc, argv, &err) != BT_OK) return bt_cli_fail(&err);
     if (s->args.rest > 0) s->more = argv + 1 + s->args.rest;
-    for (uint32_t i = 0; i < s->args.n_args; i++) {
-        if (!is_yaml(s->args.args[i])) continue;
-        if (s->file) {
-            (void)bt_fail(&err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0, "one configuration, not both %s and %s",
-                          s->file, s->args.args[i]);
-            return bt_cli_fail(&err);
-        }
-        s->file = s->args.args[i];
-    }
     clear_twins();
     find_programs(s);
     return s->options.check_config ? check_config(s) : serve(s);
@@ -343,10 +329,14 @@ int main(int argc, char **argv) {
     (void)signal(SIGXFSZ, SIG_IGN);
     bt_report_init(NULL);
     int code = 1;
-    if (s && args) {
+    bt_error err = {0};
+    if (bt_library_path_clean(&err) != BT_OK) {
+        code = bt_cli_fail(&err);
+    } else if (s && args) {
         s->args = (bt_option_result){.args = args, .max_args = (uint32_t)argc};
         code = run(s, argc, argv);
     }
+    if (s) bt_settings_close(s->settings);
     bt_heap_free(args);
     bt_heap_free(s);
     return code;

@@ -8,6 +8,7 @@
  * what it is set to for a test that takes half a minute, and 1 for all of them. */
 #include "base/fault.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "report/report.h"
 #include "router/flow.h"
@@ -112,9 +113,9 @@ static bt_status read_config(void *user, bt_config **ret, bt_error *err) {
     return bt_config_parse(w->config, strlen(w->config), "whole.yaml", NULL, ret, &notes, err);
 }
 
-static void on_line(void *user, const char *line, size_t n) {
+static void on_log(const bt_log_entry *entry, void *user) {
     (void)user;
-    if (getenv("WHOLE_SAYS")) (void)fprintf(stderr, "%.*s\n", (int)n, line);
+    (void)fprintf(stderr, "%s\n", entry->message);
 }
 
 static void on_ready(void *user, const char *address) {
@@ -133,9 +134,9 @@ _Noreturn static void be_the_router(world *w, uint64_t k, bool persistent, int a
     bt_error err = {0};
     told t = {0};
     w->address_fd = address_fd;
-    bt_router_ask ask = {
-        .reload = read_config, .burthen = w->burthen, .root = "", .on_line = on_line, .on_ready = on_ready, .user = w};
+    bt_router_ask ask = {.reload = read_config, .burthen = w->burthen, .root = "", .on_ready = on_ready, .user = w};
     bt_report_init(NULL);
+    if (getenv("WHOLE_SAYS")) bt_log_set(on_log, NULL, BT_LOG_INFO);
     bt_fault_arm(k, persistent);
     bt_status status = read_config(w, &ask.config, &err);
     if (status == BT_OK) status = bt_router_run(&ask, &err);

@@ -260,7 +260,7 @@ static void test_options(void **state) {
         const char *args[3];
         bt_option_result result = {.args = args, .max_args = 3};
         bt_error err = {0};
-        bt_status status = bt_options_parse(table, N_TABLE, 1, argc, argv, random_environment, &w, &result, &err);
+        bt_status status = bt_options_parse(table, N_TABLE, 1, argc, argv, random_environment, NULL, &w, &result, &err);
         assert_int_equal(bt_heap_live_blocks(), 0);
         assert_true(w.whole >= 1 && w.whole <= 4096);
         assert_true(w.signed_whole >= -1 && w.signed_whole <= 1000);

@@ -57,11 +57,11 @@ typedef struct fixture {
 static uint32_t n_warnings;
 static char last_warning[400];
 
-static void on_log(bt_log_level level, const char *message, void *user) {
+static void on_log(const bt_log_entry *entry, void *user) {
     (void)user;
-    if (level > BT_LOG_WARN) return;
+    if (entry->level > BT_LOG_WARN) return;
     n_warnings++;
-    (void)snprintf(last_warning, sizeof last_warning, "%s", message);
+    (void)snprintf(last_warning, sizeof last_warning, "%s", entry->message);
 }
 
 static int32_t best_token(bt_session *session, uint32_t n_vocab) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`make install`: what was installed serves from where it was put, without the build that it came from."""
+"""`make install`: what was installed serves from where it was put, without the build that it came from; the manual and the
+shells' scripts are where they are looked for."""
 
 import pathlib
 import shutil
@@ -30,6 +31,19 @@ def install(root):
     return root / PREFIX / "bin/burthen"
 
 
+def check_share(share):
+    for shell, path in [("bash", "bash-completion/completions/burthen"), ("zsh", "zsh/site-functions/_burthen"),
+                        ("fish", "fish/vendor_completions.d/burthen.fish")]:
+        there = (share / path).read_bytes() if (share / path).exists() else b""
+        checks.check(there == harness.burthen("completion", shell).stdout, f"{path} is not what the program prints")
+    if not shutil.which("scdoc"):
+        print("scdoc is not there: no pages are looked for")
+        return
+    wanted = {path.name.removesuffix(".scd") for path in (harness.SOURCE / "man").glob("*.scd")}
+    pages = {path.name for path in share.glob("man/man?/*") if path.parent.name == "man" + path.suffix[1:]}
+    checks.check(pages == wanted, f"pages: {pages ^ wanted}")
+
+
 def main():
     harness.require()
     with tempfile.TemporaryDirectory() as folder:
@@ -37,6 +51,7 @@ def main():
         if not program:
             harness.skip("there is no cmake, or nothing that it could install")
         harness.BIN = str(program)
+        check_share(program.parents[1] / "share")
         with stubs.start(stubs.config({"a": stubs.model(host="20M")})) as serve:
             checks.check(serve.chat("a", "Hello", 1)["choices"], "a model of the installed program answers")
             pid = serve.ask("/running")["running"][0]["pid"]

@@ -43,6 +43,7 @@ def require(*paths):
 def environment():
     """The caller's, without settings that would change what is tested."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("BURTHEN_", "LLAMA_", "GGML_"))}
+    kept["BURTHEN_CONFIG"] = ""  # no settings of whoever runs the tests
     kept["BURTHEN_STATE_DIR"] = tempfile.gettempdir() + f"/burthen-test-{os.getpid()}"
     return kept
 

@@ -21,13 +21,13 @@ typedef struct seen {
     int inside, most_inside;
 } seen;
 
-static void keep(bt_log_level level, const char *message, void *user) {
+static void keep(const bt_log_entry *entry, void *user) {
     seen *s = user;
     s->inside++; /* no lock of its own: the log's is enough */
     if (s->inside > s->most_inside) s->most_inside = s->inside;
     s->n++;
-    s->level = level;
-    (void)snprintf(s->last, sizeof s->last, "%s", message);
+    s->level = entry->level;
+    (void)snprintf(s->last, sizeof s->last, "%s", entry->message);
     if (s->nested) bt_log(BT_LOG_ERROR, "from the sink");
     s->inside--;
 }

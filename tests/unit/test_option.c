@@ -156,7 +156,7 @@ static bt_status parse(uint32_t command, wishes *w, const char *const *argv) {
     memset(w, 0, sizeof *w);
     memset(&error, 0, sizeof error);
     result = (bt_option_result){.args = args, .max_args = MAX_ARGS, .rest = 77};
-    return bt_options_parse(table, N_TABLE, command, argc, copies, get_environment, w, &result, &error);
+    return bt_options_parse(table, N_TABLE, command, argc, copies, get_environment, NULL, w, &result, &error);
 }
 #define PARSE(command, w, ...) parse(command, w, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -237,12 +237,12 @@ static void test_arguments(void **state) {
 
     char *one[] = {(char *)(uintptr_t)"x"};
     char *rest[] = {(char *)(uintptr_t)"--", (char *)(uintptr_t)"x"};
-    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 1, one, get_environment, &w, NULL, &error), BT_E_ARG);
-    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 2, rest, get_environment, &w, NULL, &error), BT_E_ARG);
+    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 1, one, get_environment, NULL, &w, NULL, &error), BT_E_ARG);
+    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 2, rest, get_environment, NULL, &w, NULL, &error), BT_E_ARG);
     assert_string_equal(error.text, "one argument too many: \"x\"");
-    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 1, rest, get_environment, &w, NULL, &error), BT_OK);
-    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 0, NULL, get_environment, &w, NULL, &error), BT_OK);
-    assert_int_equal(bt_options_parse(NULL, 0, RUN, 0, NULL, get_environment, &w, NULL, &error), BT_OK);
+    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 1, rest, get_environment, NULL, &w, NULL, &error), BT_OK);
+    assert_int_equal(bt_options_parse(table, N_TABLE, RUN, 0, NULL, get_environment, NULL, &w, NULL, &error), BT_OK);
+    assert_int_equal(bt_options_parse(NULL, 0, RUN, 0, NULL, get_environment, NULL, &w, NULL, &error), BT_OK);
 }
 
 static void test_unknown(void **state) {
@@ -347,7 +347,7 @@ static void test_environment(void **state) {
     char *none[] = {NULL};
     w = (wishes){0};
     assert_int_equal(setenv("BURTHEN_POLICY", "speed", 1), 0);
-    assert_int_equal(bt_options_parse(table, N_TABLE, PLAN, 0, none, NULL, &w, NULL, &error), BT_OK);
+    assert_int_equal(bt_options_parse(table, N_TABLE, PLAN, 0, none, NULL, NULL, &w, NULL, &error), BT_OK);
     assert_int_equal(w.policy, 1);
     assert_int_equal(unsetenv("BURTHEN_POLICY"), 0);
 }

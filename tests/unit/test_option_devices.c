@@ -32,7 +32,8 @@ static bt_status parse_with(const char *name, const char *value, const char *con
     memset(&error, 0, sizeof error);
     while (words[n])
         n++;
-    return bt_cli_options_parse(BT_CLI_RUN, n, (char *const *)(uintptr_t)words, environment, &options, &rest, &error);
+    return bt_cli_options_parse(BT_CLI_RUN, n, (char *const *)(uintptr_t)words, environment, NULL, &options, &rest,
+                                &error);
 }
 #define ARGS(...)             ((const char *const[]){"model.gguf", __VA_ARGS__, NULL})
 #define PARSE(...)            parse_with(NULL, NULL, ARGS(__VA_ARGS__))

@@ -152,7 +152,10 @@ static void a_child_has_nothing_of_the_router(void **state) {
     /* 3 is the folder that ls reads */
     char script[] = "echo $BT_TEST_KEPT, $BT_TEST_OTHER, $" BT_CHILD_MARK "; readlink /proc/self/fd/0; "
                     "[ /proc/$$/fd/1 -ef /proc/$$/fd/2 ] && echo both; ls /proc/self/fd; "
-                    "echo $$ $(cut -d' ' -f5 /proc/$$/stat); exec grep -E '^Sig(Blk|Ign)' /proc/self/status";
+                    "echo $$ $(cut -d' ' -f5 /proc/$$/stat); "
+                    "sed -n 's/^SigBlk:.//p' /proc/self/status; ignored=$(sed -n 's/^SigIgn:.//p' /proc/self/status); "
+                    /* 32 and 33 are the C library's own: it lets nobody set them, so they are as the test found them */
+                    "echo $((0x$ignored & ~0x180000000))";
     char *argv[] = {(char[]){"sh"}, (char[]){"-c"}, script, NULL};
     bt_child_ask ask = {.argv = argv, .env = env};
     life l = {0};
@@ -161,9 +164,8 @@ static void a_child_has_nothing_of_the_router(void **state) {
     finish_within(&l, 20000);
     char want[512];
     (void)snprintf(want, sizeof want,
-                   "kept, of the child, " MARK "\n/dev/null\nboth\n0\n1\n2\n3\n%d %d\nSigBlk:\t0000000000000000\n"
-                   "SigIgn:\t0000000000000000",
-                   (int)pid, (int)pid);
+                   "kept, of the child, " MARK "\n/dev/null\nboth\n0\n1\n2\n3\n%d %d\n0000000000000000\n0", (int)pid,
+                   (int)pid);
     assert_string_equal(said(), want);
     assert_int_equal(close(fd), 0);
     assert_true(signal(SIGINT, SIG_DFL) != SIG_ERR);
@@ -400,7 +402,7 @@ static void a_child_dies_with_its_router(void **state) {
 static int be_a_child(const char *what, uint64_t bytes) {
     bt_leaf *leaf = calloc(1, sizeof *leaf);
     bt_error err = {0};
-    if (!leaf || (strcmp(what, "leaf") == 0 && bt_leaf_make("", 16 * MIB, leaf, &err) != BT_OK)) {
+    if (!leaf || (strncmp(what, "leaf", 4) == 0 && bt_leaf_make("", 16 * MIB, leaf, &err) != BT_OK)) {
         (void)printf("no leaf: %s\n", err.text);
         return 77;
     }
@@ -455,18 +457,22 @@ static void memory_of_the_group_is_summed(void **state) {
     bt_child_close(l.child);
 }
 
+/* Whether the router has seen it in its own group while it lived, or not. */
 static void the_kernel_counts_whom_it_kills_for_memory(void **state) {
     (void)state;
-    life l;
-    start_self(&l, "leaf", "64");
-    finish_within(&l, 30000);
-    (void)bt_leaf_sweep("");
-    if (l.end.exit_code == 77) {
-        print_message("no group can be made here: %s\n", l.end.words);
-        skip();
+    static const char *const whats[] = {"leaf", "leaf-at-once"};
+    for (size_t i = 0; i < sizeof whats / sizeof *whats; i++) {
+        life l;
+        start_self(&l, whats[i], "64");
+        finish_within(&l, 30000);
+        (void)bt_leaf_sweep("");
+        if (l.end.exit_code == 77) {
+            print_message("no group can be made here: %s\n", l.end.words);
+            skip();
+        }
+        assert_int_equal(l.end.signal, SIGKILL);
+        assert_int_equal(l.end.failure, BT_CHILD_HOST_MEMORY);
     }
-    assert_int_equal(l.end.signal, SIGKILL);
-    assert_int_equal(l.end.failure, BT_CHILD_HOST_MEMORY);
 }
 
 static void counts_of_both_kinds_of_groups_are_read(void **state) {

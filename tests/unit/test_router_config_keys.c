@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_router_config_keys.c: docs/config.md has the table of keys as the program has it. UPDATE=1 writes it anew. */
+ * test_router_config_keys.c: docs/config.md and the page burthen-config(5) have the keys as the program has them.
+ * UPDATE=1 writes them anew. */
 #include "router/config_read.h"
 
 #include <setjmp.h>
@@ -17,6 +18,9 @@
 #define BEGIN_SWAP "<!-- keys of llama-swap: from src/router/config_keys.c -->\n"
 #define BEGIN_OURS "<!-- keys of ours: from src/router/config_keys.c -->\n"
 #define END        "<!-- end -->\n"
+#define PAGE       BT_TEST_DATA "/../../man/burthen-config.5.scd"
+#define BEGIN_PAGE "# KEYS\n\n"
+#define END_PAGE   "# EXAMPLES\n"
 
 static void cell(bt_text *out, const char *text) {
     for (const char *p = text; *p; p++) {
@@ -53,15 +57,33 @@ static void table(bt_text *out, bool swap) {
     }
 }
 
+/* ret: the whole file. */
+static void read_whole(const char *path, char *ret) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(ret, 1, DOC_BYTES - 1, file);
+    (void)fclose(file);
+    assert_in_range(n, 1000, DOC_BYTES - 2);
+    ret[n] = '\0';
+}
+
+static void hold(const char *path, const char *there, const bt_text *made) {
+    assert_false(made->failed);
+    if (!getenv("UPDATE")) {
+        assert_string_equal(there, made->data);
+        return;
+    }
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(made->data, 1, made->n_bytes, file), made->n_bytes);
+    (void)fclose(file);
+}
+
 static void the_document(void **state) {
     (void)state;
     static char doc[DOC_BYTES];
     bt_text made;
-    FILE *file = fopen(DOC, "rb");
-    assert_non_null(file);
-    size_t n = fread(doc, 1, sizeof doc - 1, file);
-    (void)fclose(file);
-    assert_in_range(n, 1000, sizeof doc - 2);
+    read_whole(DOC, doc);
     bt_text_init(&made, DOC_BYTES);
     const char *at = doc;
     static const char *const begins[] = {BEGIN_SWAP, BEGIN_OURS};
@@ -75,15 +97,58 @@ static void the_document(void **state) {
         at = end;
     }
     bt_text_add(&made, at);
-    assert_false(made.failed);
-    if (getenv("UPDATE")) {
-        file = fopen(DOC, "wb");
-        assert_non_null(file);
-        assert_int_equal(fwrite(made.data, 1, made.n_bytes, file), made.n_bytes);
-        (void)fclose(file);
-    } else {
-        assert_string_equal(doc, made.data);
+    hold(DOC, doc, &made);
+    bt_text_done(&made);
+}
+
+/* As scdoc wants what is to be taken as it is. */
+static void plain(bt_text *out, const char *text) {
+    for (const char *p = text; *p; p++) {
+        if (strchr("\\_*#~<>", *p)) bt_text_add(out, "\\");
+        bt_text_add_n(out, p, 1);
     }
+}
+
+static void entry(bt_text *out, const bt_key *key) {
+    const char *place = bt_config_place_name(key->place);
+    bt_text_add(out, "*");
+    plain(out, place);
+    plain(out, key->name ? key->name : key->swap);
+    bt_text_add(out, "*");
+    if (key->name && key->swap && strcmp(key->name, key->swap) != 0) {
+        bt_text_add(out, " (llama-swap: ");
+        plain(out, key->swap);
+        bt_text_add(out, ")");
+    }
+    bt_text_add(out, "\n\t");
+    plain(out, key->meaning);
+    bt_text_add(out, ".");
+    if (key->shown_default) {
+        bt_text_add(out, " Default: ");
+        plain(out, key->shown_default);
+        bt_text_add(out, ".");
+    }
+    bt_text_add(out, "\n\n");
+}
+
+/* What is honoured. */
+static void the_page(void **state) {
+    (void)state;
+    static char page[DOC_BYTES];
+    bt_text made;
+    read_whole(PAGE, page);
+    bt_text_init(&made, DOC_BYTES);
+    const char *begin = strstr(page, BEGIN_PAGE);
+    const char *end = begin ? strstr(begin, END_PAGE) : NULL;
+    assert_non_null(end);
+    bt_text_add_n(&made, page, (size_t)(begin - page));
+    bt_text_add(&made, BEGIN_PAGE);
+    for (size_t i = 0; i < bt_config_n_keys; i++) {
+        const bt_key *key = &bt_config_keys[i];
+        if (key->kind != BT_KEY_NOTE && key->kind != BT_KEY_REFUSED) entry(&made, key);
+    }
+    bt_text_add(&made, end);
+    hold(PAGE, page, &made);
     bt_text_done(&made);
 }
 
@@ -192,7 +257,7 @@ static void the_table_is_sound(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_document), cmocka_unit_test(every_key_of_llama_swap),
-                                       cmocka_unit_test(the_table_is_sound)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_document), cmocka_unit_test(the_page),
+                                       cmocka_unit_test(every_key_of_llama_swap), cmocka_unit_test(the_table_is_sound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

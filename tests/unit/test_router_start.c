@@ -138,8 +138,7 @@ static void as_text(void **state) {
         "model z: x; takes host 1.0 MiB, X 2.0 MiB; unloaded after 120 min; unlisted\n"
         "group g: one at a time; alone\n"
         "peer p: http://v, 1 model\n"
-        "note: dir/c.yaml:5: logLevel: the router logs what it decides; -q and --log-file of burthen "
-        "serve\n");
+        "note: dir/c.yaml:5: logLevel: --log-level of burthen serve says what is logged\n");
     bt_text_done(&text);
     bt_config_close(c);
 }

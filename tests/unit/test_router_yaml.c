@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_router_yaml.c: YAML as Go's yaml reads it, with lines, and refused where it is large by what it stands for. */
-#include "router/yaml.h"
+#include "yaml/yaml.h"
 
 #include "base/error.h"
 #include "base/heap.h"

@@ -7,7 +7,7 @@
  *
  * Bounded by the tree, which is bounded with its aliases written out (yaml.h), and by the text's own maximum. */
 #include "base/error.h"
-#include "router/yaml.h"
+#include "yaml/yaml.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * the earlier one. Keys are scalars. Tags: those of the core schema.
  *
  * libyaml's own memory comes from the C library: it holds a few tokens and the text of one scalar at a time. */
-#include "router/yaml.h"
+#include "yaml/yaml.h"
 #include "base/error.h"
 
 #include <string.h>
