@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # llama.cpp as imported targets: bt_ggml (ggml, ggml-base and its backend headers) and bt_llama.
 if(BT_ENGINE)
-    foreach(lib IN ITEMS ggml-base ggml-cpu ggml llama)
+    foreach(lib IN ITEMS ggml-base ggml llama)
         find_library(BT_LIB_${lib} NAMES ${lib} PATHS "${LLAMA_CPP_BUILD}/bin" NO_DEFAULT_PATH)
         if(NOT BT_LIB_${lib})
             message(FATAL_ERROR "lib${lib} is not in ${LLAMA_CPP_BUILD}/bin: run `make` (it builds llama.cpp first), "
@@ -22,6 +22,10 @@ if(BT_ENGINE)
     # (cmake/run_path.cmake), and what is loaded already is not looked for.
     file(GLOB BT_GGML_BACKENDS CONFIGURE_DEPENDS "${LLAMA_CPP_BUILD}/bin/libggml-*.so")
     list(FILTER BT_GGML_BACKENDS EXCLUDE REGEX "libggml-base\\.so$")
+    # Backends that are loaded (GGML_BACKEND_DL) are nothing that libggml needs; a build that links them has this one.
+    if(NOT EXISTS "${LLAMA_CPP_BUILD}/bin/libggml-cpu.so")
+        set(BT_GGML_BACKENDS "")
+    endif()
     add_library(bt_ggml_backends INTERFACE)
     target_link_libraries(bt_ggml_backends INTERFACE "-Wl,--no-as-needed" ${BT_GGML_BACKENDS} "-Wl,--as-needed")
     add_library(bt_llama INTERFACE)

@@ -17,3 +17,6 @@ target_compile_options(burthen-grammar PRIVATE ${BT_COMPILE_FLAGS} -fvisibility=
 target_compile_definitions(burthen-grammar PRIVATE _GNU_SOURCE)
 target_link_libraries(burthen-grammar PRIVATE ${CMAKE_DL_LIBS})
 install(TARGETS burthen-grammar LIBRARY DESTINATION lib/burthen)
+
+# `burthen exec --ram-budget` needs both, and so does an installation: whoever builds the program builds them.
+add_dependencies(burthen ggml-burthen burthen-grammar)

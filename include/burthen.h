@@ -179,6 +179,15 @@ typedef struct bt_machine {
     uint32_t n_threads; /* cores this process may run on, or its CPU quota when lower; 0 = unknown */
 } bt_machine;
 
+/* The machine as it is now. Nothing is cached; unknown is a state.
+ * root   prefix of every /proc and /sys path ("" = this machine); tests give recorded trees. With a root that is not
+ *        empty, rlimits and cores are read from ROOT/proc/self/limits and ROOT/proc/self/status too.
+ * Never fails for a missing file: what cannot be read is unknown. BT_E_ARG for a root that is no directory. */
+BT_MUST_CHECK bt_status bt_machine_probe(const char *root, bt_machine *ret_machine, bt_error *err);
+/* Add the devices beside the host to a machine that was probed. Apart, since it opens the driver's library, which takes
+ * time and memory that only those pay who want to know. BT_E_NOMEM: the machine is as before. */
+BT_MUST_CHECK bt_status bt_machine_devices_probe(const char *root, bt_machine *machine, bt_error *err);
+
 /* ---- facts: what a model file needs ---------------------------------------------------------------------------- */
 
 #define BT_BLOCK_MAX   512   /* llama.cpp: LLAMA_MAX_LAYERS */
@@ -682,6 +691,16 @@ typedef struct bt_plan {
     bt_companion draft, mmproj; /* their lines are 0 where there is none */
     const bt_offload *offload;  /* NULL: all of it is on the host; units, lines and budget are those of the host */
 } bt_plan;
+
+/* All wishes left open: f16 caches, the rest for the plan to find. */
+bt_wishes bt_wishes_default(void);
+/* A plan by formula (docs/prices.md), for the host alone: what `burthen plan` finds where there is no device.
+ * facts, machine, wishes   are only read, and not needed afterwards
+ * returns BT_OK for a refusal too, which is a verdict; BT_E_ARG for wishes that contradict themselves or the model;
+ *         BT_E_LIMIT, BT_E_NOMEM. */
+BT_MUST_CHECK bt_status bt_plan_open(const bt_facts *facts, const bt_machine *machine, const bt_wishes *wishes,
+                                     bt_plan **ret_plan, bt_error *err);
+void bt_plan_close(bt_plan *plan); /* NULL is fine */
 
 /* The seed's rule (docs/design.md P1): resident if weights <= available - headroom (equality fits), else stream with a
  * cache of max(usable, floor). Unknown available memory is resident: a wrong guess costs speed, never memory. */

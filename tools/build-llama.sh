@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build llama.cpp once: the libraries that burthen links, and the tools that tests and benches compare with.
 #
-# usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|all      libs is a third of the work, and all that burthen needs
+# usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|server|all     libs is a third of the work, and all that burthen needs
 #
 # OpenMP is off: with it off, ggml computes on a thread pool that burthen owns, and the reader is not starved
 # by spinning workers (docs/design.md M1). The web interface is not built: it would be downloaded. Of the
@@ -13,12 +13,13 @@ source_dir=$1
 build_dir=$2
 case ${3:-all} in
 libs) targets="llama ggml" ;;
+server) targets="llama ggml llama-server" ;; # what a package holds
 all)
     targets="llama ggml llama-server llama-cli llama-completion llama-embedding llama-perplexity llama-bench
              llama-fit-params llama-quantize llama-gguf-split"
     ;;
 *)
-    echo "usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|all" >&2
+    echo "usage: build-llama.sh SOURCE_DIR BUILD_DIR libs|server|all" >&2
     exit 2
     ;;
 esac

@@ -22,7 +22,7 @@ fi
 
 # The tests need cmocka, which a user who only wants the program does not have.
 testing=OFF
-if pkg-config --exists cmocka 2>/dev/null; then testing=ON; fi
+if [ "$preset" != package ] && pkg-config --exists cmocka 2>/dev/null; then testing=ON; fi
 
 cmake --preset "$preset" --log-level=WARNING -DBUILD_TESTING="$testing" >/dev/null
 if [ $# -gt 0 ]; then set -- --target "$@"; fi

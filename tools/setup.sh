@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
 #
-# usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind
+# usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind|package
 #   build     packages and llama.cpp's libraries     tools  and its programs, llama-server among them
 #   demo      and the demo model                     check  and what the tests need
 #   bench     check, and what the measurements need
 #   coverage  check, and gcovr                       valgrind  check, and valgrind
+#   package   what the Debian package is made of and with: a second build of llama.cpp, for every processor
 #
 # Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
 # aside and renamed into place, so that an interrupted run leaves nothing half done. What a directory was made from
@@ -19,9 +20,9 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-build}
 case $mode in
-build | tools | demo | check | bench | coverage | valgrind) ;;
+build | tools | demo | check | bench | coverage | valgrind | package) ;;
 *)
-    echo "usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind" >&2
+    echo "usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind|package" >&2
     exit 2
     ;;
 esac
@@ -52,6 +53,18 @@ coverage) packages="$packages gcovr" mode=check ;;
 valgrind) packages="$packages valgrind" mode=check ;;
 esac
 if [ "$mode" = check ]; then packages="$packages $check_packages"; fi
+# The CPU backend as a file for each kind of processor, of which the program loads the best for the one that it is on
+# (src/engine/backends.c). With what Debian wants of a program: addresses bound at start, no folder of the builder's.
+if [ "$mode" = package ]; then
+    packages="$packages dpkg-dev file"
+    llama_build=build/llama.cpp/package
+    GGML_NATIVE=OFF
+    LLAMA_CMAKE_ARGS="-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON ${LLAMA_CMAKE_ARGS:-}"
+    CFLAGS="-ffile-prefix-map=$PWD/= ${CFLAGS:-}"
+    CXXFLAGS="-ffile-prefix-map=$PWD/= ${CXXFLAGS:-}"
+    LDFLAGS="-Wl,-z,relro,-z,now ${LDFLAGS:-}"
+    export GGML_NATIVE LLAMA_CMAKE_ARGS CFLAGS CXXFLAGS LDFLAGS
+fi
 
 say() { printf 'set-up: %s\n' "$*" >&2; }
 fail() {
@@ -113,7 +126,7 @@ announce() {
         [ ! -f "$downloads/$LLAMA_FILE" ]; then
         fetch_mib=$((fetch_mib + LLAMA_MIB))
     fi
-    if [ "$mode" != build ] && [ "$mode" != tools ] && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
+    if { [ "$mode" = demo ] || [ "$mode" = check ]; } && [ ! -f "$models/$SMOLLM2_MODEL" ] && [ ! -f "$downloads/$SMOLLM2_FILE" ]; then
         fetch_mib=$((fetch_mib + SMOLLM2_MIB))
     fi
     if [ "$mode" = check ] && [ ! -f "$models/$GEMMA_MODEL" ]; then fetch_mib=$((fetch_mib + GEMMA_MIB)); fi
@@ -121,6 +134,8 @@ announce() {
     if [ "$mode" = check ] && wants_openai_client; then fetch_mib=$((fetch_mib + OPENAI_MIB)); fi
     if is_built; then
         build_note="llama.cpp is built already"
+    elif [ "$mode" = package ]; then
+        build_note="llama.cpp is to be built for every kind of processor (about 25 minutes on 2 cores)"
     elif [ "$mode" = check ]; then
         build_note="llama.cpp and its tools are to be built (about 12 minutes on 2 cores)"
     else
@@ -151,12 +166,17 @@ build_identity() {
 }
 
 # The tests compare with llama.cpp's own tools; the program needs the libraries only.
-scope() { if [ "$mode" = check ] || [ "$mode" = tools ]; then echo all; else echo libs; fi; }
+scope() {
+    case $mode in
+    check | tools) echo all ;;
+    package) echo server ;;
+    *) echo libs ;;
+    esac
+}
 
 is_built() {
     identity=$(build_identity)
-    [ "$(stamp_of "$llama_build" all)" = "$identity" ] ||
-        { [ "$(scope)" = libs ] && [ "$(stamp_of "$llama_build" libs)" = "$identity" ]; }
+    [ "$(stamp_of "$llama_build" all)" = "$identity" ] || [ "$(stamp_of "$llama_build" "$(scope)")" = "$identity" ]
 }
 
 fetch() { python3 tools/fetch.py "$1" "$2" "$3" "$downloads/$2"; }
@@ -184,7 +204,7 @@ link_llama() {
 
 build_llama() {
     # Files of another source tree may be older than the objects made from this one, which would then be kept.
-    of=build/llama.cpp/build-of
+    of=$llama_build-of
     if [ "$(cat "$of" 2>/dev/null || true)" != "$(source_identity)" ]; then
         rm -rf "$llama_build"
         source_identity >"$of"

@@ -1,29 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Remove what the last `make install` of this tree put under DESTDIR and PREFIX, and nothing else.
+# Remove what the last `make install` of this tree put under DESTDIR and PREFIX, and nothing else: its files, and those
+# folders that it made and that nobody has put anything into since.
 #
-# usage: tools/uninstall.sh MANIFEST DESTDIR PREFIX
+# usage: tools/uninstall.sh BUILD DESTDIR PREFIX
 set -eu
 
-manifest=$1
+manifest=$1/install_manifest.txt # of CMake: a path a line, without DESTDIR, and no newline after the last
+folders=$1/install_folders.txt   # of tools/install.sh: where it was, then each folder that was not there before
 destdir=$2
-prefix=${3%/}
-[ -f "$manifest" ] || {
-    echo "uninstall: nothing was installed from this tree ($manifest is missing)" >&2
+prefix=$(realpath -ms "/$3")
+if [ ! -f "$manifest" ] || [ ! -f "$folders" ]; then
+    echo "uninstall: nothing was installed from this tree ($manifest, $folders)" >&2
     exit 1
-}
-# CMake writes one path a line, without DESTDIR, and no newline after the last.
-while IFS= read -r file || [ -n "$file" ]; do
-    case $file in
-    "$prefix"/*) ;;
-    *)
-        echo "uninstall: the last install went elsewhere ($file): name its PREFIX" >&2
-        exit 1
-        ;;
-    esac
-done <"$manifest"
+fi
+if [ "$(head -n 1 "$folders")" != "$destdir$prefix" ]; then
+    echo "uninstall: the last install went to $(head -n 1 "$folders"): name its DESTDIR and PREFIX" >&2
+    exit 1
+fi
 while IFS= read -r file || [ -n "$file" ]; do rm -f "$destdir$file"; done <"$manifest"
-# Folders of our own; shared ones such as bin stay.
-for folder in lib/burthen share/burthen include/burthen share/doc/burthen; do
-    if [ -d "$destdir$prefix/$folder" ]; then rmdir "$destdir$prefix/$folder" 2>/dev/null || true; fi
+# The deepest first. Who has put something there since keeps the folder.
+tail -n +2 "$folders" | sort -r | while IFS= read -r folder; do
+    if [ -d "$folder" ]; then rmdir "$folder" 2>/dev/null || true; fi
 done
+rm -f "$manifest" "$folders"

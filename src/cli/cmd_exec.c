@@ -11,6 +11,7 @@
  * same pid, its signals and exit status are the command's own. What cannot be read or known leaves it as it was typed,
  * and is said.
  */
+#include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/log.h"
@@ -38,6 +39,7 @@
 #define EXIT_CANNOT      126 /* POSIX: found, and cannot be started */
 #define EXIT_NOT_FOUND   127
 #define REPORT_MAX_BYTES (1u << 20)
+#define PATH_BYTES       4096u /* PATH_MAX of Linux (linux/limits.h) */
 
 typedef struct executing {
     const bt_cli_options *options;
@@ -236,10 +238,29 @@ static void recall_runs(executing *x) {
     bt_judge_recall(&x->judge);
 }
 
+/* A program of llama.cpp's that no folder of PATH has, and that came with this one (an installation's llama-server,
+ * which is not in PATH since it is of one version alone): its folder becomes the last of PATH, for wrappers too. */
+static void offer_own_program(const executing *x) {
+    char path[PATH_BYTES];
+    const bt_command *command = &x->judge.command;
+    const char *name = x->argv[command->program_at];
+    const char *folders = getenv("PATH");
+    if (command->program == BT_PROGRAM_NONE || command->container || strchr(name, '/')) return;
+    if (bt_beside_program(name, path, sizeof path) || !bt_beside_find(name, X_OK, path, sizeof path)) return;
+    *strrchr(path, '/') = '\0';
+    bt_text value;
+    bt_text_init(&value, REPORT_MAX_BYTES);
+    bt_text_addf(&value, "%s%s%s", folders ? folders : "", folders && folders[0] ? ":" : "", path);
+    if (!value.failed && setenv("PATH", bt_text_str(&value), 1) == 0 && !x->options->quiet)
+        (void)fprintf(stderr, "burthen: note: %s is not in PATH: the one in %s is taken\n", name, path);
+    bt_text_done(&value);
+}
+
 static bt_status decide(executing *x, bt_error *err) {
     const bt_judge_input input = {.argv = x->argv, .settings = settings_of(x->options), .env = of_environment};
     bt_judge *judge = &x->judge;
     BT_TRY(bt_judge_open(judge, &input, err));
+    offer_own_program(x);
     if (wants_budget(x->options)) {
         bt_error why = {0};
         return refuse_drop_in(x, &why, plan_budget(x, &why), err);
@@ -261,7 +282,7 @@ static int print_argv(const executing *x) {
         bt_text_add(&text, x->judge.rewrite.argv[i]);
         bt_text_add(&text, "\n");
     }
-    int code = bt_cli_print_bytes(bt_text_str(&text), text.n_bytes);
+    int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;
 }

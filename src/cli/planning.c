@@ -19,6 +19,7 @@
 #include "engine/speculate.h"
 #include "engine/speed.h"
 #include "guard/base_costs.h"
+#include "guard/problem.h"
 #include "model/projector.h"
 #include "model/types.h"
 #include "plan/choices.h"
@@ -35,8 +36,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     bool standard = strcmp(path, "-") == 0;
@@ -121,9 +120,7 @@ bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_m
 }
 
 bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine) {
-    bt_wishes wishes = options->wishes;
-    if (wishes.n_threads == 0) wishes.n_threads = machine->n_threads ? machine->n_threads : 1;
-    return wishes;
+    return bt_problem_wishes(&options->wishes, machine);
 }
 
 /* ---- what stands beside the model ---- */
@@ -196,40 +193,13 @@ static bt_status make_problem(const bt_cli_options *options, const bt_placed *pl
     const bt_facts *facts = placed->facts;
     bt_wishes wishes = bt_planning_wishes(options, machine);
     if (draft && options->wishes.repack == BT_AUTO) wishes.repack = BT_OFF;
-    const bt_base_costs base = bt_base_costs_of(facts);
     bt_choices choices;
-    BT_TRY(bt_choices_make(facts, &wishes, &base, arena, &choices, err));
-    bt_plan_unit *units = NULL;
+    bt_budget *budget = NULL;
     /* What the processor of another machine knows, its file does not say. */
     bool repacks = !options->machine_file && bt_os_cpu_has_avx2();
-    BT_TRY(bt_costs_units(facts, repacks, arena, &units, err));
-    bt_budget *budget = bt_arena_array(arena, 1, sizeof *budget); /* its words are the problem's */
-    if (!budget) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    *budget = bt_budget_resolve(machine, &options->wishes);
+    BT_TRY(bt_problem_make(facts, machine, &wishes, repacks, arena, ret_problem, &choices, &budget, err));
     bt_planning_share_budget(placed->offload, budget);
-    bt_wishes all = {.budget_kind = BT_BUDGET_BYTES, .budget_bytes = UINT64_MAX};
-    uint64_t limit_bytes = bt_budget_resolve(machine, &all).bytes;
-    *ret_problem = (bt_problem){
-        .costs = choices.costs,
-        .n_costs = choices.n_costs,
-        .alternatives = choices.alternatives,
-        .n_alternatives = choices.n_alternatives,
-        .units = units,
-        .n_units = facts->n_units,
-        .small_layouts = repacks ? bt_facts_small_layouts(facts) : (bt_layouts){0},
-        .wishes = wishes,
-        .n_ctx_train = facts->n_ctx_train,
-        .n_ctx_default_cap = CTX_DEFAULT_CAP,
-        .budget_bytes = budget->bytes,
-        .budget_state = budget->state,
-        .budget_source = budget->source,
-        .budget_limit = {limit_bytes != UINT64_MAX, limit_bytes},
-        .disk_bytes_per_s = machine->disk_bytes_per_s,
-        .memory_bytes_per_s = machine->memory_bytes_per_s,
-        .kv_known = facts->kv_known,
-        .kv_reason = facts->kv_reason,
-    };
-    BT_TRY(bt_costs_experts(facts, arena, ret_problem, err));
+    ret_problem->budget_bytes = budget->bytes;
     return add_companions(options, facts, draft, arena, &choices, ret_problem, err);
 }
 

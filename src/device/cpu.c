@@ -2,10 +2,11 @@
  *
  * cpu.c: how nodes are computed: ggml's CPU backend, with our thread pool and our work area.
  *
- * The CPU backend is reached through ggml's registry, so that builds with loadable backends work. Where its graph calls
- * can be found (a linked build), they are used directly: then the work area is a mapping on the compute line, charged
- * before it grows, and what a run of nodes needs is found once per schedule. Where they cannot, the backend computes
- * with a work area of its own, which no line explains: the residual shows it.
+ * The CPU backend is reached through ggml's registry, so that builds with loadable backends work. Its graph calls,
+ * which the registry does not have, are looked for in the library that the registry's functions are in, and used
+ * directly: then the work area is a mapping on the compute line, charged before it grows, and what a run of nodes needs
+ * is found once per schedule. Where they cannot be found, the backend computes with a work area of its own, which no
+ * line explains: the residual shows it.
  *
  * A second device (a draft's) computes with the threads of the first: workers of two pools would spin against each
  * other. */
@@ -40,7 +41,7 @@ struct bt_cpu {
     bool borrows; /* the pool is another device's */
     bt_line line; /* of the work area */
     bt_mapping *work;
-    uint64_t work_bytes, work_peak_bytes;
+    uint64_t work_bytes;
     ggml_abort_callback abort_callback;
     void *abort_user;
 };
@@ -50,16 +51,26 @@ static void find_function(void *symbol, void *target, size_t size) {
     memcpy(target, &symbol, size);
 }
 
+/* The library that an address is in, as dlsym wants it. A loaded backend's names are in no table but its own. */
+static void *library_of(const void *address) {
+    Dl_info info;
+    if (!address || dladdr(address, &info) == 0 || !info.dli_fname) return NULL;
+    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+}
+
 static void find_calls(bt_cpu *cpu) {
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(cpu->dev);
     void *symbol = ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_new");
     find_function(symbol, &cpu->threadpool_new, sizeof cpu->threadpool_new);
+    void *library = library_of(symbol);
     symbol = ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_free");
     find_function(symbol, &cpu->threadpool_free, sizeof cpu->threadpool_free);
-    symbol = dlsym(RTLD_DEFAULT, "ggml_graph_plan");
+    void *place = library ? library : RTLD_DEFAULT;
+    symbol = dlsym(place, "ggml_graph_plan");
     find_function(symbol, &cpu->graph_plan, sizeof cpu->graph_plan);
-    symbol = dlsym(RTLD_DEFAULT, "ggml_graph_compute");
+    symbol = dlsym(place, "ggml_graph_compute");
     find_function(symbol, &cpu->graph_compute, sizeof cpu->graph_compute);
+    if (library) (void)dlclose(library); /* ggml holds it */
 }
 
 static bool calls_directly(const bt_cpu *cpu) {
@@ -160,7 +171,6 @@ bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph) {
 }
 
 bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err) {
-    cpu->work_peak_bytes = bt_max_u64(cpu->work_peak_bytes, work_bytes);
     if (work_bytes <= cpu->work_bytes || cpu->measuring) return BT_OK;
     bt_mapping *work;
     /* The old area goes first: both together would be more than was planned. */
@@ -183,10 +193,6 @@ void bt_cpu_trim(bt_cpu *cpu, uint64_t work_bytes) {
     bt_account_unmap(cpu->account, cpu->work);
     cpu->work = NULL;
     cpu->work_bytes = 0;
-}
-
-uint64_t bt_cpu_work_bytes(const bt_cpu *cpu) {
-    return cpu->work_peak_bytes;
 }
 
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan) {

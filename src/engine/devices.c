@@ -2,13 +2,14 @@
  *
  * devices.c: from ggml's registry to pools of a machine, and back from names to devices.
  *
- * What was built into llama.cpp registers itself. A backend in a file of its own is taken from GGML_BACKEND_PATH alone:
- * a program must not run code because of where it was started. */
+ * What was built into llama.cpp registers itself, or stands beside it (backends.c). Any other is taken from
+ * GGML_BACKEND_PATH alone: a program must not run code because of where it was started. */
 #include "engine/devices.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "device/readings.h"
+#include "engine/backends.h"
 #include "engine/engine.h"
 
 #include "ggml-backend.h"
@@ -19,6 +20,7 @@
 bt_status bt_devices_init(bt_error *err) {
     static bool done;
     bt_engine_log_init();
+    BT_TRY(bt_backends_load(err));
     const char *path = getenv("GGML_BACKEND_PATH");
     if (done || !path || !path[0]) return BT_OK;
     if (path[0] != '/')

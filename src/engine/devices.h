@@ -7,7 +7,7 @@
 struct ggml_backend_device;
 
 /* Bring in what GGML_BACKEND_PATH names, an absolute path: ggml itself would also look in the working directory. Any
- * number of times. BT_E_DEVICE, code "backend_path", where that is no backend of this ggml. */
+ * number of times. BT_E_DEVICE, code "backend_path", where that is no backend of this ggml; as bt_backends_load. */
 BT_MUST_CHECK bt_status bt_devices_init(bt_error *err);
 /* What they say of their memory, into the pools of a machine, behind the host: in the place of what is there under the
  * same name. More than the machine has room for are left out. */

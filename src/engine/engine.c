@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "device/readings.h"
+#include "engine/backends.h"
 #include "engine/model_file.h"
 #include "store/disk_speed.h"
 
@@ -60,9 +61,8 @@ bt_status bt_engine_init(bt_error *err) {
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     (void)mallopt(M_TRIM_THRESHOLD, 64 * 1024);
     bt_engine_log_init();
+    BT_TRY(bt_backends_load(err)); /* before libllama finds none, and looks for them in the working directory */
     llama_backend_init();
-    if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))
-        return bt_fail(err, BT_E_DEVICE, "cpu_backend", BT_MEASURE_NONE, 0, 0, "ggml has no CPU backend");
     (void)bt_os_freeze_text(); /* without it the base grows as code is first run, by what the residual allows */
     return BT_OK;
 }

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/state.h"
+#include "engine/backends.h"
 #include "engine/engine.h"
 #include "model/sha256.h"
 
@@ -82,6 +83,7 @@ static void add_program(bt_sha256 *hash) {
     memcpy(&address, &call, sizeof address); /* ISO C cannot convert a function pointer */
     Dl_info info;
     if (dladdr(address, &info) != 0) add_file(hash, info.dli_fname);
+    add_file(hash, bt_backends_cpu_file()); /* its kernels say how much work area they want */
     add_text(hash, bt_engine_build_version());
     add_u64(hash, bt_os_page_bytes());
 }

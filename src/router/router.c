@@ -10,6 +10,7 @@
  */
 #include "router/router.h"
 
+#include "router/notify.h"
 #include "router/reaper.h"
 #include "router/routing.h"
 
@@ -18,6 +19,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -30,6 +32,7 @@
 
 typedef struct running {
     bt_router router;
+    bt_notify notify;
     bt_watch signals;
     sigset_t old_mask;
     int signal_fd, reaper_fd;
@@ -113,6 +116,7 @@ static void shut_down(running *r) {
         return;
     }
     router->closing = true;
+    bt_notify_say(&r->notify, "STOPPING=1\nSTATUS=running answers may end");
     bt_models_say(router->models, "shutting down: %llu request%s", (unsigned long long)router->n_calls_running,
                   router->n_calls_running == 1 ? " runs" : "s run");
     for (uint32_t i = 0; i < bt_models_count(router->models); i++)
@@ -197,6 +201,15 @@ static bt_status open_parts(running *r, bt_config *config, bt_error *err) {
     return bt_models_open(&models, &router->models, err);
 }
 
+static void say_ready(const running *r, const bt_config *config) {
+    char lines[256];
+    const char *address = bt_server_address(r->router.server);
+    (void)snprintf(lines, sizeof lines, "READY=1\nSTATUS=listening on %.160s, %u model%s", address, config->n_models,
+                   config->n_models == 1 ? "" : "s");
+    bt_notify_say(&r->notify, lines);
+    if (r->router.ask->on_ready) r->router.ask->on_ready(r->router.ask->user, address);
+}
+
 static bt_status listen_and_run(running *r, const bt_config *config, bt_error *err) {
     bt_router *router = &r->router;
     const bt_server_ask server = {.loop = router->loop,
@@ -215,7 +228,7 @@ static bt_status listen_and_run(running *r, const bt_config *config, bt_error *e
     bt_router_preload(router);
     bt_models_say(router->models, "listening on %s, %u model%s", bt_server_address(router->server), config->n_models,
                   config->n_models == 1 ? "" : "s");
-    if (router->ask->on_ready) router->ask->on_ready(router->ask->user, bt_server_address(router->server));
+    say_ready(r, config);
     return bt_loop_run(router->loop, err);
 }
 
@@ -259,6 +272,7 @@ bt_status bt_router_run(const bt_router_ask *ask, bt_error *err) {
         return bt_fail_sys(err, ENOMEM, "router", "no memory to begin");
     }
     *r = (running){.router = {.ask = ask}, .signal_fd = -1, .reaper_fd = -1};
+    bt_notify_open(&r->notify); /* before any child is */
     (void)sigprocmask(SIG_SETMASK, NULL, &r->old_mask);
     bt_status status = bt_mark_make(r->router.mark, err);
     if (status == BT_OK) status = bt_reaper_start(r->router.mark, GRACE_MS, &reaper, &r->reaper_fd, err);

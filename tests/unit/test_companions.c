@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "kv_kit.h"
+
 #include "plan/companions.h"
 #include "plan/plan.h"
 
@@ -122,7 +124,7 @@ static void test_draft_lines(void **state) {
     assert_int_equal(line_at(8192, BT_LINE_DRAFT_KV), UINT64_C(8) * 8192 * (512 + 512) * 2);
     assert_int_equal(line_at(16384, BT_LINE_DRAFT_KV), 2 * line_at(8192, BT_LINE_DRAFT_KV));
     uint64_t kv = 0;
-    assert_true(bt_kv_bytes(&draft, 8192, 1, 512, 1, 1, &kv));
+    assert_true(kv_bytes(&draft, 8192, 1, 512, 1, 1, &kv));
     assert_int_equal(line_at(8192, BT_LINE_DRAFT_KV), kv);
     bt_costs own;
     bt_wishes its = wishes; /* compute depends on the cache's type, too */
@@ -167,7 +169,7 @@ static void test_draft_windows(void **state) {
         assert_int_equal(bt_companion_draft_add(&target, &draft, &wishes, &base, &costs, NULL), BT_OK);
         for (uint32_t n_ctx = 256; n_ctx <= 16384; n_ctx *= 2) {
             uint64_t kv = 0;
-            assert_true(bt_kv_bytes(&draft, n_ctx, 1, 512, 1, 1, &kv));
+            assert_true(kv_bytes(&draft, n_ctx, 1, 512, 1, 1, &kv));
             assert_true(line_at(n_ctx, BT_LINE_DRAFT_KV) >= kv);
             if (cells == 0) assert_int_equal(line_at(n_ctx, BT_LINE_DRAFT_KV), kv);
         }
