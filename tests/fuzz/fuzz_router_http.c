@@ -84,7 +84,7 @@ static void settle(void) {
     for (int i = 0; i < 1000 && counts.n_connections > 0; i++) {
         bt_timer turn = {.on_time = on_late, .user = &(client){.app = &app}};
         bt_loop_timer_set(app.loop, &turn, i < 10 ? 0 : 1);
-        (void)bt_loop_run(app.loop, NULL);
+        FUZZ_CHECK(bt_loop_run(app.loop, NULL) == BT_OK);
         bt_server_count(app.server, &counts);
     }
     FUZZ_CHECK(counts.n_connections == 0 && counts.n_open == 0 && counts.bodies_bytes == 0);
