@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Bring a machine to where burthen can be built: packages, llama.cpp, models. Everything lands under build/.
 #
-# usage: tools/setup.sh build|tools|demo|check|bench|package
-#   build  packages and llama.cpp's libraries        tools  and its programs, llama-server among them
-#   demo   and the demo model                        check  and what the tests need
-#   bench  and what the measurements need
-#   package  what the Debian package is made of and with: a second build of llama.cpp, for every processor
+# usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind|package
+#   build     packages and llama.cpp's libraries     tools  and its programs, llama-server among them
+#   demo      and the demo model                     check  and what the tests need
+#   bench     check, and what the measurements need
+#   coverage  check, and gcovr                       valgrind  check, and valgrind
+#   package   what the Debian package is made of and with: a second build of llama.cpp, for every processor
 #
 # Each step looks first and does nothing when its result is there: a second run needs no network. Results are made
 # aside and renamed into place, so that an interrupted run leaves nothing half done. What a directory was made from
@@ -19,9 +20,9 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-build}
 case $mode in
-build | tools | demo | check | bench | package) ;;
+build | tools | demo | check | bench | coverage | valgrind | package) ;;
 *)
-    echo "usage: tools/setup.sh build|tools|demo|check|bench|package" >&2
+    echo "usage: tools/setup.sh build|tools|demo|check|bench|coverage|valgrind|package" >&2
     exit 2
     ;;
 esac
@@ -45,11 +46,12 @@ check_packages="clang-19 clang-format-19 clang-tidy-19 curl fish groff-base libc
 if [ "$(. /etc/os-release 2>/dev/null && echo "${ID:-}")" = debian ]; then
     check_packages="$check_packages chromium chromium-driver"
 fi
-bench_packages="fio"
-if [ "$mode" = bench ]; then
-    packages="$packages $bench_packages"
-    mode=check # all that the tests need, too
-fi
+# These three want all that the tests need, and one program.
+case $mode in
+bench) packages="$packages fio" mode=check ;;
+coverage) packages="$packages gcovr" mode=check ;;
+valgrind) packages="$packages valgrind" mode=check ;;
+esac
 if [ "$mode" = check ]; then packages="$packages $check_packages"; fi
 # The CPU backend as a file for each kind of processor, of which the program loads the best for the one that it is on
 # (src/engine/backends.c). With what Debian wants of a program: addresses bound at start, no folder of the builder's.

@@ -14,7 +14,8 @@ bool bt_fault_hit(void);
 void bt_fault_arm(uint64_t k, bool persistent);
 /* Stop; true if a call was made to fail. */
 bool bt_fault_disarm(void);
-/* Calls counted since the last arm. */
+/* Calls counted since the last arm. A program of such a build arms itself, too, where its environment says so:
+ * BURTHEN_FAULT=K, or K+ for it and all after it; each hit adds a line to the file that BURTHEN_FAULT_SAID names. */
 uint64_t bt_fault_count(void);
 #else
 static inline bool bt_fault_hit(void) {

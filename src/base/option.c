@@ -143,6 +143,16 @@ static size_t find(const parse *in, const spelling *wanted, bool any_command) {
     return in->n_options;
 }
 
+const bt_option *bt_option_find(const bt_option *table, size_t n_options, uint32_t command, const char *word,
+                                size_t n) {
+    if (n < 2 || word[0] != '-') return NULL;
+    size_t n_dashes = word[1] == '-' ? 2 : 1;
+    const spelling wanted = {word + n_dashes, n - n_dashes, n_dashes == 1};
+    const parse in = {.table = table, .n_options = n_options, .command = command};
+    size_t at = find(&in, &wanted, false);
+    return at < n_options ? &table[at] : NULL;
+}
+
 static bt_status fail_unknown(const parse *in, const spelling *wanted) {
     const char *dashes = wanted->is_short ? "-" : "--";
     int n = (int)min_size(wanted->n, NAME_MAX_BYTES);

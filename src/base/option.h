@@ -63,6 +63,9 @@ BT_MUST_CHECK bt_status bt_options_parse(const bt_option *table, size_t n_option
                                          char *const *argv, const char *(*environ_get)(const char *),
                                          const bt_option_file *file, void *target, bt_option_result *result,
                                          bt_error *err);
+/* The row of a command that the first n bytes of word spell, dashes and all: "--ctx_size", "-c". NULL: there is none.
+ */
+const bt_option *bt_option_find(const bt_option *table, size_t n_options, uint32_t command, const char *word, size_t n);
 /* The name of a row's twin, "BURTHEN_CTX_SIZE". */
 void bt_option_twin(const bt_option *row, char *ret, size_t capacity);
 /* What stands for the value in help: "N", "auto|on|off"; NULL for a flag. */

@@ -255,7 +255,9 @@ int bt_os_lock(void *base, uint64_t bytes, bool may_fill) {
     if (bt_fault_hit()) return -ENOMEM;
     range r = outer_pages(base, bytes);
     if (r.bytes == 0 || mlock2(r.base, r.bytes, MLOCK_ONFAULT) == 0) return 0;
-    if (errno != ENOSYS || !may_fill) return -errno; /* before Linux 4.4 */
+    if (errno != ENOSYS && errno != EINVAL) return -errno;
+    /* Before Linux 4.4. glibc says EINVAL then: that its flag is not known. */
+    if (!may_fill) return -ENOSYS;
     return mlock(r.base, r.bytes) < 0 ? -errno : 0;
 }
 

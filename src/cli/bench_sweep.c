@@ -89,9 +89,20 @@ static bt_status start(sweep *s, uint64_t budget_bytes, int *ret_code, bt_error 
     return status;
 }
 
-/* The plan of a process that was refused. false: it printed none, and has said why. */
-static bool refused_plan(sweep *s, bt_arena *arena, bt_plan *ret) {
-    return bt_plan_from_json(bt_text_str(&s->out), s->out.n_bytes, arena, ret, NULL) == BT_OK && ret->refusal.code[0];
+static bt_status no_plan(bt_error *err) {
+    return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+}
+
+/* The plan of a process that was refused. *ret_refused false: it printed none, and has said why. */
+static bt_status refused_plan(sweep *s, bt_arena *arena, bt_plan *ret, bool *ret_refused, bt_error *err) {
+    bt_error why = {0};
+    bt_status status = bt_plan_from_json(bt_text_str(&s->out), s->out.n_bytes, arena, ret, &why);
+    if (status == BT_E_NOMEM) { /* nothing was said there that would do for it */
+        if (err) *err = why;
+        return status;
+    }
+    *ret_refused = status == BT_OK && ret->refusal.code[0];
+    return BT_OK;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
@@ -100,7 +111,8 @@ static bool refused_plan(sweep *s, bt_arena *arena, bt_plan *ret) {
 static bt_status find_ladder(sweep *s, bt_arena *arena, bt_plan *plan, int *ret_code, bt_error *err) {
     int code = 0;
     BT_TRY(start(s, LADDER_BUDGET, &code, err));
-    bool refused = code == EXIT_REFUSED && refused_plan(s, arena, plan);
+    bool refused = false;
+    if (code == EXIT_REFUSED) BT_TRY(refused_plan(s, arena, plan, &refused, err));
     *ret_code = refused ? 0 : code;
     if (!refused && code == 0)
         return bt_fail(err, BT_E_IO, "bench_child", BT_MEASURE_BYTES, 0, LADDER_BUDGET,
@@ -144,24 +156,26 @@ static void add_to_row(const bt_bench_row *measured, bt_bench_row *row) {
 }
 
 /* A row that ran before and is refused now keeps what it has: others took the memory meanwhile. */
-static bool refuse_row(sweep *s, bt_bench_row *row) {
+static bt_status refuse_row(sweep *s, bt_bench_row *row, bool *ret_refused, bt_error *err) {
     bt_arena *arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     bt_plan *plan = arena ? bt_arena_alloc(arena, sizeof *plan) : NULL;
-    bool refused = plan && refused_plan(s, arena, plan);
-    if (refused && row->n_repetitions == 0) {
+    bt_status status = plan ? refused_plan(s, arena, plan, ret_refused, err) : no_plan(err);
+    if (status == BT_OK && *ret_refused && row->n_repetitions == 0) {
         row->verdict = plan->verdict;
         row->refusal = plan->refusal;
     }
     bt_arena_close(arena);
-    return refused;
+    return status;
 }
 
 static bt_status measure_row(sweep *s, bt_bench_row *row, uint64_t budget_bytes, int *ret_code, bt_error *err) {
     int code = 0;
     BT_TRY(start(s, budget_bytes, &code, err));
-    if (code == EXIT_REFUSED && refuse_row(s, row))
-        code = 0;
-    else if (code == 0) {
+    if (code == EXIT_REFUSED) {
+        bool refused = false;
+        BT_TRY(refuse_row(s, row, &refused, err));
+        if (refused) code = 0;
+    } else if (code == 0) {
         bt_error why = {0};
         if (bt_bench_row_from_json(bt_text_str(&s->out), s->out.n_bytes, &s->row, &why) != BT_OK)
             return bt_fail(err, BT_E_IO, "bench_child", BT_MEASURE_NONE, 0, 0,
@@ -198,8 +212,7 @@ static bt_status run(sweep *s, int *ret_code, bt_error *err) {
     BT_TRY(bt_planning_machine(s->options, &s->machine, err));
     bt_arena *arena = bt_arena_open(BT_PLANNING_ARENA_BYTES, ARENA_BLOCK);
     bt_plan *plan = arena ? bt_arena_alloc(arena, sizeof *plan) : NULL;
-    bt_status status = plan ? find_ladder(s, arena, plan, ret_code, err)
-                            : bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
+    bt_status status = plan ? find_ladder(s, arena, plan, ret_code, err) : no_plan(err);
     bt_arena_close(arena);
     if (status != BT_OK || *ret_code != 0) return status;
     BT_TRY(make_rows(s, err));

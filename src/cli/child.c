@@ -6,6 +6,7 @@
  * group: Ctrl-C reaches both. A signal that reaches only us is handed on, and we wait: nobody is left behind. */
 #include "cli/child.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/os.h"
 #include "cli/running.h"
 
@@ -99,9 +100,11 @@ static bt_status outcome(const bt_child *child, int state, bool late, const bt_t
 
 bt_status bt_child_run(const bt_child *child, bt_text *out, int *ret_code, bt_error *err) {
     int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0) return bt_fail_sys(err, errno, "child", "cannot start %s", child->what);
+    errno = EMFILE; /* of a test */
+    if (bt_fault_hit() || pipe2(fds, O_CLOEXEC) != 0)
+        return bt_fail_sys(err, errno, "child", "cannot start %s", child->what);
     pid_t pid = 0;
-    int failed = spawn(child, fds[1], &pid);
+    int failed = bt_fault_hit() ? EAGAIN : spawn(child, fds[1], &pid);
     (void)close(fds[1]);
     if (failed) {
         (void)close(fds[0]);

@@ -282,7 +282,7 @@ static int print_argv(const executing *x) {
         bt_text_add(&text, x->judge.rewrite.argv[i]);
         bt_text_add(&text, "\n");
     }
-    int code = bt_cli_print_bytes(bt_text_str(&text), text.n_bytes);
+    int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;
 }

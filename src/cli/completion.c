@@ -26,34 +26,10 @@ typedef struct place {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static bool is_spelled(const bt_option *row, const char *word, size_t n) {
-    size_t dashes = n > 1 && word[1] == '-' ? 2 : 1;
-    const char *name = word + dashes;
-    const char *longs[] = {row->name, row->alias};
-    n -= dashes;
-    for (size_t k = 0; k < 2 && dashes == 2; k++) {
-        size_t i = 0;
-        while (longs[k] && i < n && longs[k][i] && longs[k][i] == (name[i] == '_' ? '-' : name[i]))
-            i++;
-        if (longs[k] && i == n && longs[k][i] == '\0') return true;
-    }
-    for (const char *p = row->shorts ? row->shorts : ""; *p && dashes == 1;) {
-        size_t length = strcspn(p, " ");
-        if (length == n && memcmp(p, name, n) == 0) return true;
-        p += length + strspn(p + length, " ");
-    }
-    return false;
-}
-
 /* The row that takes a value, spelled in the first n bytes of word; NULL for flags, and for what is no option. */
 static const bt_option *find_taker(const bt_verb *verb, const char *word, size_t n) {
-    if (n < 2 || word[0] != '-') return NULL;
-    for (size_t i = 0; i < bt_cli_option_count; i++) {
-        const bt_option *row = &bt_cli_option_table[i];
-        if (!(row->commands & (uint32_t)verb->bit) || !is_spelled(row, word, n)) continue;
-        return row->kind == BT_OPTION_FLAG ? NULL : row;
-    }
-    return NULL;
+    const bt_option *row = bt_option_find(bt_cli_option_table, bt_cli_option_count, (uint32_t)verb->bit, word, n);
+    return row && row->kind != BT_OPTION_FLAG ? row : NULL;
 }
 
 static place find_place(const char *const *words, size_t n_words) {

@@ -3,8 +3,9 @@
  *
  * Each does the same four things in its shell's words: hand over what was typed (completion.c), show what may stand
  * there, list files where those are wanted, and give what follows `exec --` to that program's own completion. None
- * needs a package beside the shell; in bash the bash-completion package is used where it is loaded. What runs is the
- * program that was typed, so that ./burthen completes its own options. */
+ * needs a package beside the shell; in bash the bash-completion package is used where it is loaded. What runs at
+ * a key is the burthen of PATH, or one that was typed with its whole path; never one by a path from the current folder,
+ * which would be run before anybody has said so. */
 #include "cli/completion.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ static const char bash_script[] =
     "    local typed=$1 endings=$2 file ending\n"
     "    compopt -o filenames 2>/dev/null\n"
     "    while IFS= read -r file; do\n"
-    "        if [[ -d $file || -z $endings ]]; then COMPREPLY+=(\"$file\"); continue; fi\n"
+    "        if [[ -d ${file/#\\~/$HOME} || -z $endings ]]; then COMPREPLY+=(\"$file\"); continue; fi\n"
     "        for ending in $endings; do\n"
     "            [[ $file == *.\"$ending\" ]] && COMPREPLY+=(\"$file\")\n"
     "        done\n"
@@ -50,7 +51,8 @@ static const char bash_script[] =
     "}\n"
     "\n"
     "_burthen() {\n"
-    "    local words=() i n=0 glued='' word line typed=''\n"
+    "    local words=() i n=0 glued='' word line typed='' program=${COMP_WORDS[0]/#\\~/$HOME}\n"
+    "    [[ $program == /* ]] || program=burthen\n"
     "    for ((i = 1; i <= COMP_CWORD; i++)); do\n"
     "        word=${COMP_WORDS[i]}\n"
     "        if [[ -n $glued || ( $word == [=:]* && n -gt 0 ) ]] && ((n > 0)); then\n"
@@ -83,7 +85,7 @@ static const char bash_script[] =
     "            COMPREPLY+=(\"$word\")\n"
     "            ;;\n"
     "        esac\n"
-    "    done < <(\"${COMP_WORDS[0]/#\\~/$HOME}\" completion words -- \"${words[@]}\" 2>/dev/null)\n"
+    "    done < <(\"$program\" completion words -- \"${words[@]}\" 2>/dev/null)\n"
     "}\n"
     "complete -F _burthen burthen\n";
 
@@ -91,9 +93,10 @@ static const char zsh_script[] =
     "#compdef burthen\n"
     "# zsh completion of burthen: made by `burthen completion zsh`.\n"
     "_burthen() {\n"
-    "    local line word about\n"
+    "    local line word about program=${words[1]/#\\~/$HOME}\n"
+    "    [[ $program == /* ]] || program=burthen\n"
     "    local -a found lines endings\n"
-    "    lines=(\"${(@f)$(${~words[1]} completion words -- \"${(@)words[2,CURRENT-1]}\" \"$PREFIX\" 2>/dev/null)}\")\n"
+    "    lines=(\"${(@f)$(\"$program\" completion words -- \"${(@)words[2,CURRENT-1]}\" \"$PREFIX\" 2>/dev/null)}\")\n"
     "    for line in $lines; do\n"
     "        case $line in\n"
     "        ':file '*)\n"
@@ -133,7 +136,7 @@ static const char zsh_script[] =
 static const char fish_script[] =
     "# fish completion of burthen: made by `burthen completion fish`.\n"
     "function __burthen_files -a typed prefix\n"
-    "    for file in (__fish_complete_path \"$typed\")\n"
+    "    for file in (complete -C \"__burthen_no_program $typed\")\n"
     "        set -l path (string split -m 1 \\t -- $file)[1]\n"
     "        if string match -q '*/' -- $path; or test (count $argv) -eq 2\n"
     "            echo -- \"$prefix$path\"\n"
@@ -148,7 +151,8 @@ static const char fish_script[] =
     "function __burthen_complete\n"
     "    set -l words (commandline -opc)\n"
     "    set -l typed (commandline -ct)\n"
-    "    set -l program $words[1]\n"
+    "    set -l program (string replace -r '^~' $HOME -- $words[1])\n"
+    "    string match -q '/*' -- $program; or set program burthen\n"
     "    set -e words[1]\n"
     "    set -l value (string replace -r '^-[^=]*=' '' -- $typed)\n"
     "    set -l prefix (string match -r '^-[^=]*=' -- $typed)\n"

@@ -47,7 +47,8 @@ static bool parse(const char *text, int64_t now_ms, bt_memo *ret) {
         if (!bt_span_word(&line, &word) || !bt_span_number(word, &numbers[i])) return false;
     /* A clock that was set back must not make it last longer. */
     if (line.n_bytes > 0 || now_ms < 0 || numbers[0] > (uint64_t)now_ms) return false;
-    *ret = (bt_memo){.held = true, .free_bytes = numbers[1], .at_ms = (int64_t)numbers[0]};
+    static const bt_error of_another_run = {0};
+    bt_memo_store(ret, &of_another_run, numbers[1], (int64_t)numbers[0]);
     return true;
 }
 
@@ -69,7 +70,7 @@ void bt_exec_memo_keep(bt_exec_memo *memo, uint64_t free_bytes, int64_t now_ms) 
     int n = snprintf(text, sizeof text, FIRST_LINE "\n%" PRId64 " %" PRIu64 "\n", now_ms, free_bytes);
     if (bt_state_keep(memo->name, text, (size_t)n, PREFIX, N_FILES_MAX, &err) != BT_OK)
         bt_log(BT_LOG_INFO, "the refusal is not kept: %s", err.text);
-    memo->memo = (bt_memo){.held = true, .free_bytes = free_bytes, .at_ms = now_ms};
+    bt_memo_store(&memo->memo, &err, free_bytes, now_ms);
 }
 
 void bt_exec_memo_forget(bt_exec_memo *memo) {

@@ -86,11 +86,23 @@ void bt_cli_log_failure(const bt_error *err) {
     }
 }
 
+/* Memory was refused, perhaps for all of it: a refusal must not be without a word. */
+static void say_cut(const bt_text *text) {
+    static const char words[] = "no memory to say all of it";
+    const bt_log_entry entry = {.level = BT_LOG_ERROR, .plain = true, .message = words};
+    bool in_line = text->n_bytes > 0 && text->data[text->n_bytes - 1] != '\n';
+    if (is_open && out.form.json)
+        bt_log_send(&entry, sizeof words - 1);
+    else
+        (void)fprintf(stderr, "%sburthen: %s\n", in_line ? "\n" : "", words);
+}
+
 void bt_cli_log_table(const bt_text *text, bool is_error) {
     const char *at = bt_text_str(text), *end = at + text->n_bytes;
     static const char name[] = "burthen: ";
     if (!is_open || !out.form.json) {
         (void)fputs(at, stderr); /* where else to say that it failed */
+        if (text->failed) say_cut(text);
         return;
     }
     while (at < end) {
@@ -101,4 +113,5 @@ void bt_cli_log_table(const bt_text *text, bool is_error) {
         if (stop > at && (is_error || bt_log_wanted(BT_LOG_WARN))) bt_log_send(&entry, (size_t)(stop - at));
         at = newline ? newline + 1 : end;
     }
+    if (text->failed) say_cut(text);
 }

@@ -41,7 +41,7 @@ struct bt_cpu {
     bool borrows; /* the pool is another device's */
     bt_line line; /* of the work area */
     bt_mapping *work;
-    uint64_t work_bytes, work_peak_bytes;
+    uint64_t work_bytes;
     ggml_abort_callback abort_callback;
     void *abort_user;
 };
@@ -171,7 +171,6 @@ bt_cpu_plan bt_cpu_plan_make(bt_cpu *cpu, const struct ggml_cgraph *graph) {
 }
 
 bt_status bt_cpu_reserve(bt_cpu *cpu, uint64_t work_bytes, bt_error *err) {
-    cpu->work_peak_bytes = bt_max_u64(cpu->work_peak_bytes, work_bytes);
     if (work_bytes <= cpu->work_bytes || cpu->measuring) return BT_OK;
     bt_mapping *work;
     /* The old area goes first: both together would be more than was planned. */
@@ -194,10 +193,6 @@ void bt_cpu_trim(bt_cpu *cpu, uint64_t work_bytes) {
     bt_account_unmap(cpu->account, cpu->work);
     cpu->work = NULL;
     cpu->work_bytes = 0;
-}
-
-uint64_t bt_cpu_work_bytes(const bt_cpu *cpu) {
-    return cpu->work_peak_bytes;
 }
 
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan) {

@@ -47,7 +47,6 @@ void bt_cpu_trim(bt_cpu *cpu, uint64_t work_bytes);
 enum ggml_status bt_cpu_compute(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan);
 /* In a work area of the caller's. */
 enum ggml_status bt_cpu_compute_in(bt_cpu *cpu, struct ggml_cgraph *graph, const bt_cpu_plan *plan, void *work);
-uint64_t bt_cpu_work_bytes(const bt_cpu *cpu);
 
 /* ---- buffers.c ---- */
 

@@ -16,6 +16,7 @@
 #include "engine/price.h"
 
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -277,7 +278,7 @@ _Noreturn static void child(const request *r) {
             if (!write_all(r->socket, &price, sizeof price)) _exit(1);
             continue;
         }
-        pid_t pid = fork();
+        pid_t pid = bt_fault_hit() ? -1 : fork();
         if (pid == 0) grandchild(r, engine, &point, price);
         int state = 0;
         if (pid < 0 || waitpid(pid, &state, 0) != pid || !WIFEXITED(state) || WEXITSTATUS(state) != 0) _exit(1);
@@ -318,12 +319,14 @@ bt_status bt_pricer_open(const bt_facts *facts, const bt_wishes *wishes, uint32_
     if (!pricer)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, sizeof *pricer, 0, "no memory for a dry run");
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    errno = EMFILE; /* of a test */
+    if (bt_fault_hit() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         int sys = errno;
         bt_heap_free(pricer);
         return bt_fail_sys(err, sys, "price_child", "cannot start the dry run");
     }
-    pid_t pid = fork();
+    errno = EAGAIN; /* of a test */
+    pid_t pid = bt_fault_hit() ? -1 : fork();
     if (pid < 0) {
         int sys = errno;
         (void)close(ends[0]);

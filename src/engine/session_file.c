@@ -201,7 +201,7 @@ static bt_status read_lists(const char *path, reader *r, bt_saved *ret, bt_error
         if (ends[0]) *ends[0] = '\0';
         end_before = ends[1];
     }
-    if (r->failed || r->n_left != 1) return malformed(path, err); /* the NUL's place, put there by read_trailer */
+    if (r->failed || r->n_left != 0) return malformed(path, err);
     return BT_OK;
 }
 
@@ -225,7 +225,8 @@ static bt_status read_fields(const char *path, reader *r, const bt_facts *facts,
     return read_lists(path, r, ret, err);
 }
 
-/* The trailer, after the hash of everything before the footer was found right. */
+/* The trailer, after the hash of everything before the footer was found right; behind its bytes the place of a NUL, for
+ * the last text of it. */
 static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t *ret_n, bt_error *err) {
     struct stat status;
     if (fstat(fd, &status) != 0) return bt_fail_sys(err, errno, "session_read", "cannot read the session %s", path);
@@ -251,7 +252,7 @@ static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t 
         return malformed(path, err);
     }
     *ret_text = text;
-    *ret_n = (size_t)n_trailer + 1;
+    *ret_n = (size_t)n_trailer;
     return BT_OK;
 }
 

@@ -21,7 +21,7 @@ BT_MUST_CHECK bt_status bt_session_file_save(const char *path, bt_session *sessi
 /* Take up a saved session. All of the file is checked (a hash over every byte, the model, the build, the KV types, the
  * room) before the session is touched.
  * BT_E_IO, code "session_read": it cannot be read (sys ENOENT: there is none); BT_E_FORMAT, code "session_format": no
- * session, or not whole; BT_E_STALE, code "session_stale": of another model, build or kind of cache; BT_E_LIMIT, code
+ * session, or not whole; BT_E_STALE, code "session_stale": of another model, build or kind of cache; BT_E_ARG, code
  * "session_ctx": it has more tokens than the context. ret: to be given back with bt_saved_done. */
 BT_MUST_CHECK bt_status bt_session_file_load(const char *path, bt_session *session, const bt_facts *facts,
                                              const bt_plan *plan, bt_saved *ret, bt_error *err);

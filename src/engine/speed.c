@@ -11,6 +11,7 @@
 
 #include "engine/speed.h"
 
+#include "base/fault.h"
 #include "base/os.h"
 #include "base/size.h"
 #include "engine/engine.h"
@@ -104,8 +105,8 @@ _Noreturn static void child(const bt_facts *facts, const wanted *want, int out) 
 
 static bool ask_child(const bt_facts *facts, const wanted *want, speeds *ret) {
     int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) return false;
-    pid_t pid = fork();
+    if (bt_fault_hit() || pipe2(pipe_fds, O_CLOEXEC) != 0) return false;
+    pid_t pid = bt_fault_hit() ? -1 : fork();
     if (pid == 0) child(facts, want, pipe_fds[1]);
     (void)close(pipe_fds[1]);
     bool ok = pid > 0 && read(pipe_fds[0], ret, sizeof *ret) == (ssize_t)sizeof *ret;

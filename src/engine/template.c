@@ -9,10 +9,12 @@
 
 #include "base/beside.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "engine/template_reply.h"
 #include "engine/template_wire.h"
 
 #include <errno.h>
@@ -26,10 +28,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKER_NAME   "burthen-template"
+#define WORKER_NAME   BT_TEMPLATE_WORKER
 #define PATH_BYTES    4096u
 #define REPLY_WAIT_NS UINT64_C(60000000000) /* the worker stops itself after 10 s of computing */
-#define PARTS_MAX     (1u << 20)            /* of one rendering: two a message */
 /* The conversation that prices a template: turns of this many tokens, of this many bytes (English: about four). */
 #define PRICE_TURN_TOKENS 32u
 #define PRICE_TOKEN_BYTES 5u
@@ -159,10 +160,11 @@ static bt_status ask(const bt_template *t, const bt_text *request, bt_text *repl
         return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s is not beside this program",
                        WORKER_NAME);
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    errno = EMFILE; /* of a test */
+    if (bt_fault_hit() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return bt_fail_sys(err, errno, "chat_worker", "cannot start %s", WORKER_NAME);
     pid_t pid = 0;
-    int failed = spawn(t->worker ? t->worker : path, t->limit_bytes, pair[1], &pid);
+    int failed = bt_fault_hit() ? EAGAIN : spawn(t->worker ? t->worker : path, t->limit_bytes, pair[1], &pid);
     (void)close(pair[1]);
     if (failed) {
         (void)close(pair[0]);
@@ -181,84 +183,7 @@ static bt_status ask(const bt_template *t, const bt_text *request, bt_text *repl
     return BT_OK;
 }
 
-/* ---- the reply ---- */
-
-typedef struct reader {
-    char *at;
-    size_t n_left;
-    bool failed;
-} reader;
-
-static const char *take(reader *r, size_t n) {
-    if (r->failed || n > r->n_left) {
-        r->failed = true;
-        return NULL;
-    }
-    const char *at = r->at;
-    r->at += n;
-    r->n_left -= n;
-    return at;
-}
-
-static uint32_t take_u32(reader *r) {
-    uint32_t value = 0;
-    const char *at = take(r, sizeof value);
-    if (at) memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static const char *take_string(reader *r, size_t *ret_n) {
-    *ret_n = take_u32(r);
-    return take(r, *ret_n);
-}
-
-static bt_status refusal(reader *r, uint32_t state, uint64_t limit_bytes, bt_error *err) {
-    size_t n = 0;
-    const char *why = take_string(r, &n);
-    if (state == BT_TEMPLATE_MEMORY)
-        return bt_fail(err, BT_E_NOMEM, "chat_memory", BT_MEASURE_BYTES, 0, limit_bytes,
-                       "the chat template needs more than the %s it may have", BT_SIZE(limit_bytes));
-    return bt_fail(err, BT_E_FORMAT, "chat_template", BT_MEASURE_NONE, 0, 0, "the chat template says: %.*s",
-                   why ? (int)bt_min_u64(n, 300) : 0, why ? why : "");
-}
-
-static bt_status read_parts(reader *r, bt_rendered *ret, bt_error *err) {
-    uint32_t n = take_u32(r);
-    if (n > PARTS_MAX)
-        return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_ITEMS, n, PARTS_MAX,
-                       "the chat template makes too many pieces of text");
-    ret->parts = bt_heap_array((size_t)n + 1, sizeof *ret->parts);
-    if (!ret->parts) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, n, 0, "no memory for a conversation");
-    for (; ret->n_parts < n && !r->failed; ret->n_parts++) {
-        bt_rendered_part *part = &ret->parts[ret->n_parts];
-        part->of_message = take_u32(r) != 0;
-        part->text = take_string(r, &part->n_bytes);
-    }
-    uint32_t n_stops = take_u32(r);
-    for (; ret->n_stops < n_stops && ret->n_stops < BT_TEMPLATE_STOPS_MAX && !r->failed; ret->n_stops++)
-        ret->stops[ret->n_stops] = take_string(r, &ret->stop_bytes[ret->n_stops]);
-    if (r->failed)
-        return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s gave an answer cut short", WORKER_NAME);
-    return BT_OK;
-}
-
-static bt_status read_reply(const bt_template *t, bt_text *reply, bt_rendered *ret, bt_error *err) {
-    reader r = {.at = reply->data, .n_left = reply->n_bytes};
-    uint32_t magic = take_u32(&r);
-    uint32_t state = take_u32(&r);
-    uint64_t peak_bytes = 0;
-    const char *peak = take(&r, sizeof peak_bytes);
-    if (!peak || magic != BT_TEMPLATE_REPLY)
-        return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s does not answer as this version's does",
-                       WORKER_NAME);
-    memcpy(&peak_bytes, peak, sizeof peak_bytes);
-    if (state != BT_TEMPLATE_OK) return refusal(&r, state, t->limit_bytes, err);
-    memset(ret, 0, sizeof *ret);
-    ret->peak_bytes = peak_bytes + BT_TEMPLATE_CODE_BYTES;
-    bt_status status = read_parts(&r, ret, err);
-    if (status != BT_OK) bt_heap_free(ret->parts);
-    return status;
-}
+/* ---- both ---- */
 
 bt_status bt_template_render(const bt_template *t, const bt_message *messages, uint32_t n_messages, bt_rendered *ret,
                              bt_error *err) {
@@ -269,7 +194,7 @@ bt_status bt_template_render(const bt_template *t, const bt_message *messages, u
     bt_status status = write_request(t, messages, n_messages, &request, err);
     if (status == BT_OK) status = ask(t, &request, &reply, err);
     bt_text_done(&request);
-    if (status == BT_OK) status = read_reply(t, &reply, ret, err);
+    if (status == BT_OK) status = bt_template_reply_read(reply.data, reply.n_bytes, t->limit_bytes, ret, err);
     if (status == BT_OK)
         ret->reply = reply.data; /* the parts point into it */
     else
@@ -304,8 +229,8 @@ bt_status bt_template_price(const bt_template *t, uint32_t n_ctx, uint64_t *ret_
         bt_rendered rendered = {0};
         status = bt_template_render(&generous, messages, n, &rendered, err);
         if (status == BT_OK) {
-            *ret_peak_bytes =
-                rendered.peak_bytes + (rendered.peak_bytes - BT_TEMPLATE_CODE_BYTES) / 2; /* other texts */
+            *ret_peak_bytes = bt_sat_add_u64(rendered.peak_bytes,
+                                             (rendered.peak_bytes - BT_TEMPLATE_CODE_BYTES) / 2); /* other texts */
             bt_rendered_done(&rendered);
         }
     }

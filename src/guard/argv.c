@@ -46,40 +46,18 @@ static bool has_scale(const char *text) {
     return colon && is_number(colon + 1);
 }
 
+/* As many as the table says, but for two kinds: a word that may follow or not, and a number that today stands in the
+ * first element. */
 static void take_values(reader *r, bt_occurrence *o) {
     const char *next = peek(r, 0);
     const char *second = peek(r, 1);
+    const bt_flag_kind kind = bt_flag_get(o->flag)->kind;
+    const uint32_t n = bt_flag_arity(o->flag);
+    bool two = n == 2;
     bt_flash flash;
-    switch (bt_flag_get(o->flag)->kind) {
-    case BT_TAKES_SWITCH:
-    case BT_TAKES_PAIR:
-    case BT_TAKES_ACTION:
-        return;
-    case BT_TAKES_FLASH:
-        if (next && bt_value_flash(next, &flash)) o->value = take(r, o);
-        return;
-    case BT_TAKES_SCALED: {
-        bool two = next && second && !has_scale(next) && is_number(second);
-        o->value = take(r, o);
-        if (two) o->value_2 = take(r, o);
-        return;
-    }
-    case BT_TAKES_RANGE:
-        o->value = take(r, o);
-        if (o->value) o->value_2 = take(r, o);
-        return;
-    case BT_TAKES_INT:
-    case BT_TAKES_REAL:
-    case BT_TAKES_LAYERS:
-    case BT_TAKES_TEXT:
-    case BT_TAKES_PATH:
-    case BT_TAKES_CHOICE:
-    case BT_TAKES_LIST:
-    case BT_TAKES_PATHS:
-    case BT_TAKES_RULES:
-        o->value = take(r, o);
-        return;
-    }
+    if (kind == BT_TAKES_SCALED) two = next && second && !has_scale(next) && is_number(second);
+    if (n > 0 || (kind == BT_TAKES_FLASH && next && bt_value_flash(next, &flash))) o->value = take(r, o);
+    if (o->value && two) o->value_2 = take(r, o);
 }
 
 static void take_unknown(reader *r, bt_occurrence *o) {
@@ -158,14 +136,6 @@ const bt_occurrence *bt_argv_last(const bt_argv *argv, bt_flag_id flag) {
     return NULL;
 }
 
-const bt_occurrence *bt_argv_next(const bt_argv *argv, bt_flag_id flag, const bt_occurrence *after) {
-    uint32_t i = after ? (uint32_t)(after - argv->occurrences) + 1 : 0;
-    for (; i < argv->n_occurrences; i++) {
-        if (argv->occurrences[i].flag == flag) return &argv->occurrences[i];
-    }
-    return NULL;
-}
-
 bt_reading bt_argv_text(const bt_argv *argv, bt_flag_id flag, const char **ret) {
     const bt_occurrence *o = bt_argv_last(argv, flag);
     if (!o) return BT_VALUE_ABSENT;
@@ -174,27 +144,9 @@ bt_reading bt_argv_text(const bt_argv *argv, bt_flag_id flag, const char **ret) 
     return BT_VALUE_GIVEN;
 }
 
-bt_reading bt_argv_int(const bt_argv *argv, bt_flag_id flag, int32_t *ret) {
-    const char *text = NULL;
-    bt_reading reading = bt_argv_text(argv, flag, &text);
-    if (reading != BT_VALUE_GIVEN) return reading;
-    bool layers = bt_flag_get(flag)->kind == BT_TAKES_LAYERS;
-    bool good = layers ? bt_value_layers(text, ret) : bt_value_int(text, ret);
-    return good ? BT_VALUE_GIVEN : BT_VALUE_BAD;
-}
-
 bt_reading bt_argv_real(const bt_argv *argv, bt_flag_id flag, double *ret) {
     const char *text = NULL;
     bt_reading reading = bt_argv_text(argv, flag, &text);
     if (reading != BT_VALUE_GIVEN) return reading;
     return bt_value_real(text, ret) ? BT_VALUE_GIVEN : BT_VALUE_BAD;
-}
-
-bt_reading bt_argv_on(const bt_argv *argv, bt_flag_id flag, bool *ret) {
-    const bt_occurrence *o = bt_argv_last(argv, flag);
-    if (!o) return BT_VALUE_ABSENT;
-    bool on = true;
-    if (o->value && !bt_value_on(o->value, &on)) return BT_VALUE_BAD;
-    *ret = on != o->negative;
-    return BT_VALUE_GIVEN;
 }

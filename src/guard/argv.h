@@ -39,8 +39,6 @@ BT_MUST_CHECK bt_status bt_argv_parse(bt_arena *arena, char *const *argv, uint32
 
 /* The occurrence that counts, the last; NULL: none. */
 const bt_occurrence *bt_argv_last(const bt_argv *argv, bt_flag_id flag);
-/* Each in turn, of an option that adds up: NULL gives the first, and comes back after the last. */
-const bt_occurrence *bt_argv_next(const bt_argv *argv, bt_flag_id flag, const bt_occurrence *after);
 
 typedef enum bt_reading {
     BT_VALUE_ABSENT, /* was not given */
@@ -49,6 +47,4 @@ typedef enum bt_reading {
 } bt_reading;
 
 bt_reading bt_argv_text(const bt_argv *argv, bt_flag_id flag, const char **ret);
-bt_reading bt_argv_int(const bt_argv *argv, bt_flag_id flag, int32_t *ret); /* of LAYERS too */
 bt_reading bt_argv_real(const bt_argv *argv, bt_flag_id flag, double *ret);
-bt_reading bt_argv_on(const bt_argv *argv, bt_flag_id flag, bool *ret); /* of SWITCH, PAIR */

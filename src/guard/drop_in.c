@@ -31,7 +31,6 @@
 #define MIB               (UINT64_C(1) << 20)
 #define LAYERS_ALL        "999"
 #define EVERY_TENSOR      ".*"
-#define CANDIDATE_BYTES   UINT64_C(12)         /* llama_token_data of include/llama.h */
 #define NGRAM_CACHE_DRAFT 8                    /* common_speculative_n_max of common/speculative.cpp */
 #define NGRAM_MOD_BYTES   (UINT64_C(16) * MIB) /* 4 Mi entries of 4 bytes (common_speculative_impl_ngram_mod there) */
 #define NGRAM_MAP_BYTES   (UINT64_C(1) * MIB)  /* of each slot: COMMON_NGRAM_HASH_MAP_SIZE of common/ngram-map.h, x 4 */
@@ -218,7 +217,6 @@ static uint32_t checkpoints_of(const bt_effective *e) {
 }
 
 static void read_server(const bt_effective *e, const bt_facts *facts, bt_drop_in *ret) {
-    if (!ret->embeddings) ret->sampler_bytes = CANDIDATE_BYTES * facts->n_vocab * (slots_of(e) - 1);
     if (is_written(&e->cache_ram)) ret->cache_ram_bytes = count(e->cache_ram.value) * MIB;
     if (!facts->encoder) ret->n_checkpoints = checkpoints_of(e);
     ret->drafter_bytes = drafter_bytes(e);
@@ -234,14 +232,6 @@ bt_status bt_drop_in_read(const bt_effective *effective, const bt_facts *facts, 
     ret->n_outputs_max = (uint32_t)bt_min_u64(rows_of(e, &ret->wishes, ret->embeddings), UINT32_MAX);
     if (is_server(e)) read_server(e, facts, ret);
     return BT_OK;
-}
-
-uint64_t bt_drop_in_beside_bytes(const bt_drop_in *drop_in, const bt_facts *facts, uint32_t n_ctx, uint32_t n_ubatch) {
-    uint64_t one = bt_guard_checkpoint_bytes(facts, &drop_in->wishes, drop_in->swa_full, n_ubatch, n_ctx);
-    uint64_t bytes = bt_sat_mul_u64(one, drop_in->n_checkpoints);
-    bytes = bt_sat_add_u64(bytes, drop_in->sampler_bytes);
-    bytes = bt_sat_add_u64(bytes, drop_in->cache_ram_bytes);
-    return bt_sat_add_u64(bytes, drop_in->drafter_bytes);
 }
 
 /* ---- the line ---- */

@@ -16,7 +16,6 @@ typedef struct bt_drop_in {
     uint32_t n_outputs_max;   /* rows of logits or embeddings that the program keeps at once, at most */
     bool swa_full;            /* windows are kept at the full context: --swa-full */
     bool embeddings;          /* it makes vectors, no text: --embedding, --rerank, llama-embedding, an encoder */
-    uint64_t sampler_bytes;   /* candidates of the slots beyond the first; the first's are in every plan */
     uint64_t cache_ram_bytes; /* of --cache-ram; 0 where nobody asked for one */
     uint32_t n_checkpoints;   /* over all slots; only those that were asked for */
     uint64_t drafter_bytes;   /* tables of drafters that look n-grams up, as they are made */
@@ -27,9 +26,6 @@ typedef struct bt_drop_in {
  * hold bytes as the user wrote them. facts: of the model that the command names. */
 BT_MUST_CHECK bt_status bt_drop_in_read(const bt_effective *effective, const bt_facts *facts, bt_drop_in *ret,
                                         bt_error *err);
-/* What the program keeps beside everything that a plan prices, at most: samplers, prompt cache, checkpoints, drafters.
- * n_ctx and n_ubatch: the plan's. Saturates. */
-uint64_t bt_drop_in_beside_bytes(const bt_drop_in *drop_in, const bt_facts *facts, uint32_t n_ctx, uint32_t n_ubatch);
 /* The wishes of a plan for the program, but for the budget: the device holds the model and nothing else does.
  * adapter_bytes: LoRA and control vectors. */
 bt_wishes bt_drop_in_wishes(const bt_drop_in *drop_in, const bt_effective *effective, const bt_facts *facts,

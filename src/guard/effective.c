@@ -473,8 +473,3 @@ void bt_effective_derive(bt_effective *ret) {
     if (ret->program == BT_PROGRAM_EMBEDDING) derive_embedding(ret);
     if (!ret->router) derive_batches(ret);
 }
-
-const char *bt_origin_name(bt_origin origin) {
-    static const char *const names[] = {"default", "file", "environment", "argv", "program"};
-    return names[origin];
-}

@@ -200,4 +200,3 @@ typedef struct bt_effective_input {
  * into the arena. E_ARG (code "arguments"): over one of the limits above. */
 BT_MUST_CHECK bt_status bt_effective_resolve(bt_arena *arena, const bt_effective_input *input, bt_effective *ret,
                                              bt_error *err);
-const char *bt_origin_name(bt_origin origin); /* "default", "file", "environment", "argv", "program" */

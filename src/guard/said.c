@@ -119,13 +119,21 @@ static void put_plan(bt_json_out *out, json_t *root, const bt_guard_decision *d)
     }
 }
 
+static bool is_utf8(const char *text) {
+    size_t n = strlen(text);
+    for (size_t i = 0, length = 0; i < n; i += length) {
+        length = bt_utf8_length(text + i, n - i);
+        if (length == 0) return false;
+    }
+    return true;
+}
+
 /* Arguments are bytes; what is no UTF-8 of them cannot stand in JSON, and null stands there. */
 static void put_argv(bt_json_out *out, json_t *root, const bt_rewrite *rewrite) {
     json_t *argv = bt_json_put_array(out, root, "argv");
     for (uint32_t i = 0; i < rewrite->n_argv; i++) {
-        json_t *text = json_string(rewrite->argv[i]);
-        if (!text) text = json_null();
-        if (!argv || json_array_append_new(argv, text) != 0) out->failed = true;
+        json_t *text = is_utf8(rewrite->argv[i]) ? json_string_nocheck(rewrite->argv[i]) : json_null();
+        if (json_array_append_new(argv, text) != 0) out->failed = true; /* takes text in any case */
     }
 }
 

@@ -202,16 +202,24 @@ uint64_t bt_facts_upload_bytes(const bt_facts *facts) {
     return largest;
 }
 
-bt_status bt_facts_split(const bt_facts *of, const bt_split *split, bt_facts **ret_facts, bt_error *err) {
+/* Of a file, or of other facts. */
+typedef struct source {
+    const char *path;
+    const bt_facts *of; /* NULL: of the file */
+    const bt_split *split;
+} source;
+
+static bt_status facts_make(const source *from, bt_facts **ret_facts, bt_error *err) {
     bt_arena *arena = bt_arena_open(FACTS_MAX_BYTES, ARENA_BLOCK_BYTES);
     bt_arena *scratch = bt_arena_open(SCRATCH_MAX_BYTES, ARENA_BLOCK_BYTES);
     bt_facts *facts = arena ? bt_arena_alloc(arena, sizeof *facts) : NULL;
     bt_status status = BT_OK;
     if (facts && scratch) {
         facts->arena = arena;
-        status = split_fill(of, split, scratch, facts, err);
+        status =
+            from->of ? split_fill(from->of, from->split, scratch, facts, err) : build(from->path, scratch, facts, err);
     } else {
-        status = bt_model_no_room(of->path, err);
+        status = bt_model_no_room(from->path, err);
     }
     bt_arena_close(scratch);
     if (status != BT_OK) {
@@ -222,24 +230,14 @@ bt_status bt_facts_split(const bt_facts *of, const bt_split *split, bt_facts **r
     return BT_OK;
 }
 
+bt_status bt_facts_split(const bt_facts *of, const bt_split *split, bt_facts **ret_facts, bt_error *err) {
+    const source from = {.path = of->path, .of = of, .split = split};
+    return facts_make(&from, ret_facts, err);
+}
+
 bt_status bt_facts_open(const char *path, bt_facts **ret_facts, bt_error *err) {
-    bt_arena *arena = bt_arena_open(FACTS_MAX_BYTES, ARENA_BLOCK_BYTES);
-    bt_arena *scratch = bt_arena_open(SCRATCH_MAX_BYTES, ARENA_BLOCK_BYTES);
-    bt_facts *facts = arena ? bt_arena_alloc(arena, sizeof *facts) : NULL;
-    bt_status status = BT_OK;
-    if (facts && scratch) {
-        facts->arena = arena;
-        status = build(path, scratch, facts, err);
-    } else {
-        status = bt_model_no_room(path, err);
-    }
-    bt_arena_close(scratch);
-    if (status != BT_OK) {
-        bt_arena_close(arena);
-        return status;
-    }
-    *ret_facts = facts;
-    return BT_OK;
+    const source from = {.path = path};
+    return facts_make(&from, ret_facts, err);
 }
 
 void bt_facts_close(bt_facts *facts) {

@@ -34,6 +34,3 @@ bool bt_kv_price(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ctx,
 /* Of one block. */
 bool bt_kv_block_price(const bt_facts *facts, uint32_t block, const bt_wishes *wishes, uint32_t n_ctx,
                        uint32_t n_ubatch, uint64_t *ret_bytes);
-/* The same with flash attention and a stream for each sequence. */
-bool bt_kv_bytes(const bt_facts *facts, uint32_t n_ctx, uint32_t n_parallel, uint32_t n_ubatch, uint32_t type_k,
-                 uint32_t type_v, uint64_t *ret_bytes);

@@ -92,12 +92,6 @@ bool bt_kv_price(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ctx,
     return true;
 }
 
-bool bt_kv_bytes(const bt_facts *facts, uint32_t n_ctx, uint32_t n_parallel, uint32_t n_ubatch, uint32_t type_k,
-                 uint32_t type_v, uint64_t *ret_bytes) {
-    bt_wishes wishes = {.n_parallel = n_parallel, .type_k = type_k, .type_v = type_v};
-    return bt_kv_price(facts, &wishes, n_ctx, n_ubatch, ret_bytes);
-}
-
 /* ---- what libllama would refuse (llama_init_from_model) ---- */
 
 static bt_status refuse_heads(const char *which, uint32_t type, uint32_t head, uint32_t block, bt_error *err) {

@@ -144,14 +144,12 @@ static void deal_check(const bt_offload_ask *ask, const prices *p, deal *d) {
 /* As many of the blocks before end as fit into an offer, from the first on. With the head on top where it is wanted. */
 static uint32_t take(const bt_offload_ask *ask, const prices *p, const deal *d, uint32_t offer, uint32_t first,
                      uint32_t end, bool with_head) {
-    uint64_t bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
-    uint32_t n = 0;
-    if (with_head) bytes = bt_sat_add_u64(bytes, p->head);
-    for (; first + n < end; n++) {
-        bytes = bt_sat_add_u64(bytes, block_bytes(p, first + n, d->n_cpu_moe));
-        if (bytes > budget_of(&ask->offers[offer])) break;
-    }
-    return n;
+    uint64_t blocks[BT_BLOCK_MAX];
+    uint64_t beside_bytes = bt_sat_add_u64(ask->offers[offer].context_bytes, compute_bytes(ask, p, offer));
+    if (with_head) beside_bytes = bt_sat_add_u64(beside_bytes, p->head);
+    for (uint32_t b = first; b < end; b++)
+        blocks[b - first] = block_bytes(p, b, d->n_cpu_moe);
+    return bt_offload_prefix(budget_of(&ask->offers[offer]), blocks, end - first, beside_bytes);
 }
 
 /* As many of the first n blocks as fit one device after another. The head stands with the last of them: where it does

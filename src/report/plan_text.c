@@ -87,7 +87,6 @@ static void add_companion(bt_text *out, const char *label, const bt_companion *c
     bt_row(out, "  its weights", "%s", BT_SIZE(companion->weight_bytes));
 }
 
-/* What the seed's layout does not have: requested against effective, and what the results depend on. */
 /* How many experts of a block are in memory, and whether that is less than a token uses. */
 static void add_slots(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
     if (plan->n_expert_slots == 0) return;
@@ -102,6 +101,7 @@ static void add_slots(bt_text *out, const bt_plan *plan, const bt_facts *facts) 
     }
 }
 
+/* What the seed's layout does not have: requested against effective, and what the results depend on. */
 static void add_our_rows(bt_text *out, const bt_plan *plan, const bt_facts *facts) {
     bt_row_escaped(out, "Model", bt_path_file(facts->path));
     bt_row(out, "Weights", "%s in %u file%s", BT_SIZE(facts->weight_bytes), facts->n_shards,

@@ -27,7 +27,7 @@ uint64_t bt_events_dropped(const bt_events *events); /* so far, for those reason
  * slow is told "dropped" with how many. The producer's end of the flow is given away on success. BT_E_LIMIT, code
  * "events_full". */
 BT_MUST_CHECK bt_status bt_events_listen(bt_events *events, uint64_t after, bt_flow *flow, bt_error *err);
-uint32_t bt_events_listeners(const bt_events *events);
-void bt_events_tick(bt_events *events); /* to be called every 15 s: a comment line to each listener */
+uint32_t bt_events_listeners(const bt_events *events); /* now; what tests hold the bound to */
+void bt_events_tick(bt_events *events);                /* to be called every 15 s: a comment line to each listener */
 /* The last ones as a JSON array, newest last. type NULL: all. */
 BT_MUST_CHECK bt_status bt_events_json(const bt_events *events, const char *type, char **ret_json, bt_error *err);

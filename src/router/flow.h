@@ -38,10 +38,10 @@ void bt_flow_drop_producer(bt_flow *flow); /* gives the producer's reference bac
 /* ---- the consumer ---- */
 
 size_t bt_flow_take(bt_flow *flow, void *dest, size_t capacity); /* 0: nothing now */
-size_t bt_flow_held(const bt_flow *flow);
-bool bt_flow_ended(const bt_flow *flow);   /* and everything was taken */
-bool bt_flow_whole(const bt_flow *flow);   /* of an ended one */
-void bt_flow_drop_consumer(bt_flow *flow); /* gives the consumer's reference back */
+size_t bt_flow_held(const bt_flow *flow);                        /* bytes; what tests hold the bound to */
+bool bt_flow_ended(const bt_flow *flow);                         /* and everything was taken */
+bool bt_flow_whole(const bt_flow *flow);                         /* of an ended one */
+void bt_flow_drop_consumer(bt_flow *flow);                       /* gives the consumer's reference back */
 
 /* Memory of the buffers of all flows of this process: a bound that can be watched. */
 uint64_t bt_flow_total_bytes(void);

@@ -49,6 +49,7 @@ typedef struct bt_metrics_family {
     const char *unit;        /* "s", "bytes", "tokens", "requests"... */
     const char *help;
 } bt_metrics_family;
+/* The whole table: a test holds docs/metrics.md to it. */
 const bt_metrics_family *bt_metrics_families(uint32_t *ret_n);
 
 /* Text format 0.0.4: each family once, with HELP and TYPE, labels escaped; a value that is not known has no sample.

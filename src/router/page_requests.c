@@ -5,8 +5,6 @@
 #include "router/json_tree.h"
 #include "router/routing.h"
 
-#include "base/heap.h"
-
 #include <jansson.h>
 
 #define REQUESTS_SHOWN 256u
@@ -29,12 +27,5 @@ static void add_request(void *user, const bt_call_view *view) {
 void bt_page_requests(bt_router *router, bt_request *request) {
     requests all = {.router = router, .list = json_array()};
     bt_calls_each(router, add_request, &all);
-    json_t *root = json_pack("{s:o, s:I}", "requests", all.list, "n", (json_int_t)all.n);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    if (text)
-        bt_reply_json(request, 200, text);
-    else
-        bt_reply_error(request, 503, "overloaded", NULL, 1, NULL, "no memory for the answer");
-    bt_heap_free(text);
-    json_decref(root);
+    bt_page_tree(request, json_pack("{s:o, s:I}", "requests", all.list, "n", (json_int_t)all.n));
 }

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void reply_tree(bt_request *request, json_t *root) {
+void bt_page_tree(bt_request *request, json_t *root) {
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (text)
         bt_reply_json(request, 200, text);
@@ -85,7 +85,7 @@ void bt_page_models(bt_router *router, bt_request *request) {
                                               "owned_by", config->peers[i].name));
         }
     }
-    reply_tree(request, json_pack("{s:s, s:o}", "object", "list", "data", data));
+    bt_page_tree(request, json_pack("{s:s, s:o}", "object", "list", "data", data));
 }
 
 static json_t *running_json(const bt_router *router, const bt_model *model) {
@@ -121,7 +121,7 @@ void bt_page_running(bt_router *router, bt_request *request) {
         bool runs = model->state != BT_MODEL_STOPPED && model->state != BT_MODEL_FAILED;
         if (runs) bt_json_tree_add(&running, running_json(router, model));
     }
-    reply_tree(request, json_pack("{s:o}", "running", running));
+    bt_page_tree(request, json_pack("{s:o}", "running", running));
 }
 
 static json_t *stall_json(const bt_pools *pools) {
@@ -167,7 +167,7 @@ void bt_page_memory(bt_router *router, bt_request *request) {
         add_ceiling(&devices, bt_models_ceiling_of_devices(router->models));
         bt_json_tree_set(&root, "devices", devices);
     }
-    reply_tree(request, root);
+    bt_page_tree(request, root);
 }
 
 /* ---- history ---- */

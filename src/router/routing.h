@@ -71,7 +71,10 @@ typedef struct bt_call_body {
 BT_MUST_CHECK bt_status bt_call_body_read(const char *content_type, const char *body, size_t n_body, bt_call_body *ret,
                                           bt_error *err);
 
-/* What pages have in common. param: the name of the member that says id, or NULL. */
+/* What pages have in common. A tree as the answer, taken; NULL: there was no memory for it. */
+struct json_t; /* jansson */
+void bt_page_tree(bt_request *request, struct json_t *root);
+/* param: the name of the member that says id, or NULL. */
 void bt_page_no_model(bt_request *request, const char *param, const char *id);
 /* Of the query; 0: not there, or no number above it. other: its name in llama-swap; NULL: none. */
 int64_t bt_page_number(const bt_request *request, const char *name, const char *other);

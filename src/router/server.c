@@ -20,9 +20,11 @@
 #include "base/os.h"
 #include "router/server_parts.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PEM_MAX      (1u << 20) /* a chain of certificates has some 10 KiB */
@@ -80,6 +82,14 @@ static void look_whether_idle(bt_server *server) {
         bt_loop_timer_set(server->ask.loop, &server->idle_timer, 0);
 }
 
+/* A client that has shut down its side asks for nothing more. Where that came together with the request the library
+ * does not see it (it takes a short read for the last, and no other edge comes), and would keep the connection until it
+ * is idle. Its reading side shut down here, too, is such an edge; what was sent before is read all the same. */
+static void wake_half_closed(int fd) {
+    struct pollfd look = {.fd = fd, .events = POLLRDHUP};
+    if (poll(&look, 1, 0) > 0 && (look.revents & POLLRDHUP)) (void)shutdown(fd, SHUT_RD);
+}
+
 static void on_completed(void *cls, struct MHD_Connection *connection, void **con_cls,
                          enum MHD_RequestTerminationCode code) {
     bt_server *server = cls;
@@ -89,6 +99,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     *con_cls = NULL;
     bool whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     if (whole && request->early) bt_linger_start(&server->linger, server->ask.loop, request->watch.fd);
+    if (whole) wake_half_closed(request->watch.fd);
     if (!whole && !request->broken) bt_request_leave(request);
     if (whole && !request->flow && strcmp(bt_request_method(request), "HEAD") != 0)
         request->sent_bytes = request->n_answer;

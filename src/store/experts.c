@@ -232,10 +232,6 @@ uint8_t *bt_experts_base(const bt_experts *experts, uint32_t block) {
     return (uint8_t *)experts->mapping->base + experts->blocks[block].offset;
 }
 
-uint32_t bt_experts_n_slots(const bt_experts *experts, uint32_t block) {
-    return experts->blocks[block].n_slots;
-}
-
 /* ---- one part of one expert ------------------------------------------------------------------------------------- */
 
 static uint8_t *region_of(const bt_experts *e, const shelf *b, uint32_t part, uint32_t at) {

@@ -28,9 +28,8 @@ typedef struct bt_experts_stats {
 BT_MUST_CHECK bt_status bt_experts_open(bt_account *account, bt_reader *reader, const bt_facts *facts,
                                         const uint32_t *n_slots, bool shared, bt_experts **ret_experts, bt_error *err);
 void bt_experts_close(bt_experts *experts); /* NULL is fine */
-/* Where slot 0 of a block stands, and how many there are. Slots follow each other at the block's slot_bytes. */
+/* Where slot 0 of a block stands. Slots follow each other at the block's slot_bytes. */
 uint8_t *bt_experts_base(const bt_experts *experts, uint32_t block);
-uint32_t bt_experts_n_slots(const bt_experts *experts, uint32_t block);
 
 /* Ask for different experts of a block that fit in its slots together: what is missing begins to be read, first_part's
  * parts first. Until the next request they stay. BT_E_IO and BT_E_LIMIT as bt_reader_start. */

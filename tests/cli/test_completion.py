@@ -64,10 +64,12 @@ ASKED = [
     ("burthen plan --policy=", {"ctx", "speed"}),
     ("burthen run a.gguf -ctk q5", {"q5_0", "q5_1"}),
     ("burthen inspect m/", {"m/a.gguf", "m/c d.gguf", "m/below"}),
+    ("burthen inspect ~/m/", {"~/m/a.gguf", "~/m/c d.gguf", "~/m/below"}),
     ("burthen serve m/", {"m/a.gguf", "m/c d.gguf", "m/b.yaml", "m/below"}),
     ("burthen serve --models-dir m/", {"m/below"}),
     ("burthen run --draft=m/a", {"m/a.gguf"}),
     ("burthen help ser", {"serve"}),
+    ("./burthen pla", {"plan"}),  # of PATH: what lies in the current folder is not run
 ]
 
 ASK_BASH = r"""
@@ -164,7 +166,7 @@ def in_terminal(checks, name, command, set_up, folder, environment):
     try:
         terminal.type(set_up)
         terminal.read("ready-1")
-        for line, wanted in [("burthen pla", ["plan "]), ("burthen plan --fla", ["--flash-attn "]),
+        for line, wanted in [("burthen pla", ["plan "]), ("./burthen pla", ["plan "]), ("burthen plan --fla", ["--flash-attn "]),
                              ("burthen plan --policy ", ["ctx", "speed"]), ("burthen plan --policy=s", ["speed"]),
                              ("burthen inspect m/a", ["m/a.gguf"]), ("burthen serve m/b.", ["m/b.yaml"]),
                              ("burthen exec -- sleep m/b.", ["m/b.yaml"])]:
@@ -202,6 +204,8 @@ def make_folder(folder):
     (folder / "bin" / "burthen").symlink_to(BIN)
     for shell in ("bash", "zsh", "fish"):
         (folder / f"burthen.{shell}").write_bytes(burthen("completion", shell).stdout)
+    (folder / "burthen").write_text("#!/bin/sh\ntouch was-run\n")
+    (folder / "burthen").chmod(0o755)
     (folder / "functions").mkdir()
     (folder / "functions" / "_burthen").write_bytes(burthen("completion", "zsh").stdout)
 
@@ -233,6 +237,7 @@ def main():
             for command, set_up in terminals[shell]:
                 started = dict(environment, PS1="ready-0$ ")
                 in_terminal(checks, shell, command, set_up + "PS1='$ '; echo ready-$((0 + 1))\n", folder, started)
+        checks.check(not (folder / "was-run").exists(), "a key has run a program of the current folder")
     checks.end()
 
 

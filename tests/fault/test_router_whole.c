@@ -10,6 +10,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "leave.h"
 #include "report/report.h"
 #include "router/flow.h"
 #include "router/router.h"
@@ -145,7 +146,7 @@ _Noreturn static void be_the_router(world *w, uint64_t k, bool persistent, int a
     (void)snprintf(t.code, sizeof t.code, "%s", status == BT_OK ? "ended" : err.code);
     (void)!write(told_fd, &t, sizeof t);
     bool keeps = bt_heap_live_blocks() > 0 || bt_flow_total_bytes() > 0;
-    _exit(keeps ? KEEPS : t.code[0] == '\0' ? NOT_CLEAN : 0);
+    leave(keeps ? KEEPS : t.code[0] == '\0' ? NOT_CLEAN : 0);
 }
 
 /* ---- a client ---- */

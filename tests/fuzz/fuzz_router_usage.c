@@ -1,20 +1,67 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_router_usage.c: libFuzzer over answers of servers: however they are cut, the same counts come out. */
-#include <stdint.h>
-#include <stdlib.h>
+ * fuzz_router_usage.c: answers of servers, as JSON and as an event stream: however they are cut into pieces, the same
+ * counts come out, and they are counts. */
+#include "fuzz.h"
 
 #include "usage_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    char *text = malloc(n ? n : 1); /* of this size, so that a read past it is seen */
-    if (!text) return 0;
-    memcpy(text, data, n);
+static bool one(char *text, size_t n) {
+    bool any = false;
     for (int stream = 0; stream < 2; stream++) {
         bt_usage whole = usage_of(stream, text, n, 0);
-        bt_usage pieces = usage_of(stream, text, n, 1 + n % 7);
-        if (!usage_in_range(&whole, n / 8) || !usage_same(&whole, &pieces)) abort();
+        bt_usage bytes = usage_of(stream, text, n, 1);
+        bt_usage pieces = usage_of(stream, text, n, 2 + n % 37);
+        FUZZ_CHECK(usage_in_range(&whole, n / 8));
+        FUZZ_CHECK(usage_same(&whole, &bytes) && usage_same(&whole, &pieces));
+        any = any || whole.prompt_tokens.known || whole.output_tokens.known;
     }
-    free(text);
-    return 0;
+    return any;
 }
+
+static const char *word(size_t i) {
+    static const char *const words[] = {"{",
+                                        "}",
+                                        "[",
+                                        "]",
+                                        "\"",
+                                        "\\",
+                                        ",",
+                                        ":",
+                                        "\n",
+                                        "\r\n",
+                                        "\r",
+                                        "\n\n",
+                                        "data: ",
+                                        "data:",
+                                        "event: ",
+                                        ": ",
+                                        "\"usage\":{",
+                                        "\"timings\":{",
+                                        "\"prompt_tokens\":",
+                                        "\"completion_tokens\":",
+                                        "\"input_tokens\":",
+                                        "\"output_tokens\":",
+                                        "\"cached_tokens\":",
+                                        "\"prompt_tokens_details\":{",
+                                        "\"cache_n\":",
+                                        "\"prompt_n\":",
+                                        "\"predicted_n\":",
+                                        "\"predicted_per_second\":",
+                                        "\"draft_n_accepted\":",
+                                        "null",
+                                        "-1",
+                                        "9",
+                                        "2147483647",
+                                        "2147483648",
+                                        "1e5",
+                                        ".",
+                                        "[DONE]",
+                                        "\xff",
+                                        "\\u0075"};
+    return i < sizeof words / sizeof *words ? words[i] : NULL;
+}
+
+static const char *const more[] = {"usage", NULL};
+
+const fuzz_target fuzz_here = {
+    .name = "router_usage", .one = one, .bare = true, .word = word, .more = more, .n_rounds = 8000};

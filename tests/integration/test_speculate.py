@@ -36,6 +36,8 @@ def compare(what, model, budget, *args, **options):
 
 
 plain, stats = compare("SmolLM2, a text again", harness.SMOLLM2, "96M")
+checks.check(plain["measured"]["passes"] == plain["measured"]["generated_tokens"],
+             f"one pass for the prompt, and none after the last token (S4): {plain['measured']['passes']}")
 checks.check(stats["measured"]["accepted_tokens"] >= 12, "a text that is repeated is guessed")
 checks.check(2 * stats["measured"]["passes"] < plain["measured"]["passes"], "in less than half the passes")
 checks.check(stats["measured"]["streamed_bytes"] < plain["measured"]["streamed_bytes"], "reading less")

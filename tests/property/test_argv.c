@@ -14,6 +14,7 @@
 #define ARGV_CHECK(condition) assert_true(condition)
 #include "argv_kit.h"
 #include "random.h"
+#include "rounds.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,7 +101,7 @@ static bt_arena *arena_open(void) {
 static void any_words(void **state) {
     (void)state;
     seed();
-    for (uint32_t i = 0; i < N_LINES; i++) {
+    for (uint32_t i = 0; i < rounds_of(N_LINES); i++) {
         uint32_t n = below(N_WORDS);
         for (uint32_t w = 0; w < n; w++)
             random_word(w);
@@ -155,7 +156,7 @@ static void valid_lines(void **state) {
     (void)state;
     seed();
     static given expected;
-    for (uint32_t i = 0; i < N_LINES; i++) {
+    for (uint32_t i = 0; i < rounds_of(N_LINES); i++) {
         static const char *const before[] = {"nice", "llama-server"};
         put(0, before[0], strlen(before[0]));
         put(1, before[1], strlen(before[1]));

@@ -19,6 +19,7 @@ static char typed[2048];
 #include "drop_in_kit.h"
 #include "guard_kit.h"
 #include "random.h"
+#include "rounds.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,7 +123,8 @@ static void random_lines(void **state) {
     print_message("BT_SEED=%" PRIu64 "\n", rng);
     kit_dense(&dense);
     uint32_t n_taken = 0;
-    for (uint32_t i = 0; i < N_LINES; i++) {
+    const uint32_t n_lines = rounds_of(N_LINES);
+    for (uint32_t i = 0; i < n_lines; i++) {
         bt_arena *arena = bt_arena_open(UINT64_C(4) << 20, 65536);
         bool taken = false;
         assert_non_null(arena);
@@ -131,8 +133,8 @@ static void random_lines(void **state) {
         n_taken += taken;
         bt_arena_close(arena);
     }
-    print_message("%u of %u taken\n", (unsigned)n_taken, (unsigned)N_LINES);
-    assert_true(n_taken > N_LINES / 4 && n_taken < N_LINES);
+    print_message("%u of %u taken\n", (unsigned)n_taken, (unsigned)n_lines);
+    assert_true(n_taken > n_lines / 4 && n_taken < n_lines);
 }
 
 int main(void) {

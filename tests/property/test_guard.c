@@ -11,6 +11,7 @@
 
 #include "guard_kit.h"
 #include "random.h"
+#include "rounds.h"
 
 #define ROUNDS 1500
 
@@ -158,7 +159,8 @@ static void suggestions_hold(const char *words) {
 static void every_decision(void **state) {
     (void)state;
     uint32_t n_of[5] = {0};
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    const uint32_t n_rounds = rounds_of(ROUNDS);
+    for (uint32_t round = 0; round < n_rounds; round++) {
         char words[LINE_TEXT_MAX], after[LINE_TEXT_MAX];
         uint32_t n_devices = below(2) == 0 ? 1 : 1 + (uint32_t)below(8);
         some_model();
@@ -182,12 +184,12 @@ static void every_decision(void **state) {
         kit_guard_close(&g);
     }
     for (uint32_t kind = BT_GUARD_UNCHANGED; kind <= BT_GUARD_REFUSED; kind++)
-        if (n_of[kind] < ROUNDS / 20) fail_msg("only %u of kind %s", n_of[kind], bt_guard_kind_name(kind));
+        if (n_of[kind] < n_rounds / 20) fail_msg("only %u of kind %s", n_of[kind], bt_guard_kind_name(kind));
 }
 
 static void extremes(void **state) {
     (void)state;
-    for (uint32_t round = 0; round < 500; round++) {
+    for (uint32_t round = 0; round < rounds_of(500); round++) {
         char words[LINE_TEXT_MAX];
         uint32_t n_devices = 1 + (uint32_t)below(3);
         some_model();
@@ -206,7 +208,7 @@ static void extremes(void **state) {
 /* On one device: less free never means more on it. */
 static void less_free_never_more(void **state) {
     (void)state;
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < rounds_of(60); round++) {
         char words[LINE_TEXT_MAX];
         double most = 1;
         some_model();

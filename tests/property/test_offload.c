@@ -16,6 +16,7 @@
 #include "plan/costs.h"
 #include "plan/offload.h"
 #include "random.h"
+#include "rounds.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -34,7 +35,7 @@ static void run(void (*check)(void), uint32_t n_rounds) {
     uint64_t seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
     print_message("BT_SEED=%" PRIu64 "\n", seed);
     rng_state = seed;
-    for (uint32_t i = 0; i < n_rounds; i++)
+    for (uint32_t i = 0; i < rounds_of(n_rounds); i++)
         check();
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "plan/search.h"
+#include "rounds.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ static void exact_by_sums(void **state) {
     bt_arena *arena = bt_arena_open(16 << 20, 1 << 20);
     bt_pin_scratch scratch = scratch_make(arena, 20000);
     static uint64_t best[20001];
-    for (int round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < rounds_of(60); round++) {
         classes_make(8, 200);
         best_make(best);
         for (uint64_t room = 0; room <= total; room++)
@@ -100,7 +101,7 @@ static void exact_by_trying(void **state) {
     bt_arena *arena = bt_arena_open(16 << 20, 1 << 20);
     bt_pin_scratch scratch = scratch_make(arena, 4);
     static uint64_t best[20001];
-    for (int round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < rounds_of(60); round++) {
         do
             classes_make(3, 200);
         while (n_items > 8);
@@ -115,7 +116,7 @@ static void beyond_the_cells(void **state) {
     (void)state;
     seed();
     bt_arena *arena = bt_arena_open(64 << 20, 1 << 20);
-    for (int round = 0; round < 100; round++) {
+    for (uint32_t round = 0; round < rounds_of(100); round++) {
         bt_pin_scratch scratch = scratch_make(arena, 8 + below(600));
         do
             classes_make(20, 100);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "plan/plan.h"
+#include "rounds.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -220,7 +221,7 @@ static void run(void (*check)(uint32_t round), uint32_t n_rounds) {
     uint64_t seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
     print_message("BT_SEED=%" PRIu64 "\n", seed);
     rng_state = seed | 1;
-    for (uint32_t i = 0; i < n_rounds; i++)
+    for (uint32_t i = 0; i < rounds_of(n_rounds); i++)
         check(i);
 }
 

@@ -24,6 +24,38 @@ static inline int argv_close_arena(void **state) {
     return 0;
 }
 
+/* Each in turn, of an option that adds up: NULL gives the first, and comes back after the last. */
+static inline const bt_occurrence *argv_next(const bt_argv *argv, bt_flag_id flag, const bt_occurrence *after) {
+    uint32_t i = after ? (uint32_t)(after - argv->occurrences) + 1 : 0;
+    for (; i < argv->n_occurrences; i++)
+        if (argv->occurrences[i].flag == flag) return &argv->occurrences[i];
+    return NULL;
+}
+
+/* A number as the option means it. */
+static inline bt_reading argv_int(const bt_argv *argv, bt_flag_id flag, int32_t *ret) {
+    const char *text = NULL;
+    bt_reading reading = bt_argv_text(argv, flag, &text);
+    if (reading != BT_VALUE_GIVEN) return reading;
+    bool layers = bt_flag_get(flag)->kind == BT_TAKES_LAYERS;
+    return (layers ? bt_value_layers(text, ret) : bt_value_int(text, ret)) ? BT_VALUE_GIVEN : BT_VALUE_BAD;
+}
+
+/* A switch, or one of a pair. */
+static inline bt_reading argv_on(const bt_argv *argv, bt_flag_id flag, bool *ret) {
+    const bt_occurrence *o = bt_argv_last(argv, flag);
+    bool on = true;
+    if (!o) return BT_VALUE_ABSENT;
+    if (o->value && !bt_value_on(o->value, &on)) return BT_VALUE_BAD;
+    *ret = on != o->negative;
+    return BT_VALUE_GIVEN;
+}
+
+static inline const char *origin_name(bt_origin origin) {
+    static const char *const names[] = {"default", "file", "environment", "argv", "program"};
+    return names[origin];
+}
+
 #define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, argv_open_arena, argv_close_arena)
 
 typedef struct line {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const gw_model kit_small = {
     .arch = "llama", .n_block = 2, .n_embd = 256, .n_ff = 512, .n_vocab = 1024, .type = 8};
@@ -30,9 +31,11 @@ static inline void kit_refused(const char *path, bt_status status, const char *c
 }
 
 static inline void kit_file_refused(const gw *w, bt_status status, const char *code, const char *words) {
-    char path[512];
-    gw_write(w, kit_path("refused.gguf", path));
+    char path[512], name[64];
+    snprintf(name, sizeof name, "refused-%ld.gguf", (long)getpid()); /* tests run side by side, in one folder */
+    gw_write(w, kit_path(name, path));
     kit_refused(path, status, code, words);
+    (void)unlink(path);
 }
 
 static inline bt_facts *kit_open(const char *path) {

@@ -39,7 +39,7 @@ static void hold_text(const bt_argv *view, bt_flag_id flag, const char *expected
 
 static void hold_int(const bt_argv *view, bt_flag_id flag, int32_t expected) {
     int32_t value = expected + 1;
-    assert_int_equal(bt_argv_int(view, flag, &value), BT_VALUE_GIVEN);
+    assert_int_equal(argv_int(view, flag, &value), BT_VALUE_GIVEN);
     assert_int_equal(value, expected);
 }
 
@@ -52,7 +52,7 @@ static void t1_read(void **state) {
     hold_int(view, BT_FLAG_CTX_SIZE, 8192);
     hold_text(view, BT_FLAG_CACHE_TYPE_K, "q8_0");
     hold_text(view, BT_FLAG_CACHE_TYPE_V, "q8_0");
-    assert_int_equal(bt_argv_on(view, BT_FLAG_KV_OFFLOAD, &on), BT_VALUE_GIVEN);
+    assert_int_equal(argv_on(view, BT_FLAG_KV_OFFLOAD, &on), BT_VALUE_GIVEN);
     assert_false(on);
     hold_text(view, BT_FLAG_SPEC_TYPE, "draft-mtp");
     hold_int(view, BT_FLAG_CHECKPOINTS, 0);
@@ -66,7 +66,7 @@ static void t9_slots(void **state) {
     int32_t slots = 7;
     hold_int(parse(state, "-m x.gguf -np 4"), BT_FLAG_SLOTS, 4);
     hold_int(parse(state, "-m x.gguf --parallel -1"), BT_FLAG_SLOTS, -1);
-    assert_int_equal(bt_argv_int(parse(state, "-m x.gguf"), BT_FLAG_SLOTS, &slots), BT_VALUE_ABSENT);
+    assert_int_equal(argv_int(parse(state, "-m x.gguf"), BT_FLAG_SLOTS, &slots), BT_VALUE_ABSENT);
     assert_int_equal(slots, 7);
 }
 
@@ -139,23 +139,22 @@ static void the_last_counts(void **state) {
     bool on = false;
     const bt_argv *view = parse(state, "-c 1 --ctx-size 2 --ctx_size 3 -nkvo -kvo -kvu -no-kvu");
     hold_int(view, BT_FLAG_CTX_SIZE, 3);
-    assert_int_equal(bt_argv_on(view, BT_FLAG_KV_OFFLOAD, &on), BT_VALUE_GIVEN);
+    assert_int_equal(argv_on(view, BT_FLAG_KV_OFFLOAD, &on), BT_VALUE_GIVEN);
     assert_true(on);
-    assert_int_equal(bt_argv_on(view, BT_FLAG_KV_UNIFIED, &on), BT_VALUE_GIVEN);
+    assert_int_equal(argv_on(view, BT_FLAG_KV_UNIFIED, &on), BT_VALUE_GIVEN);
     assert_false(on);
-    assert_int_equal(bt_argv_on(view, BT_FLAG_REPACK, &on), BT_VALUE_ABSENT);
+    assert_int_equal(argv_on(view, BT_FLAG_REPACK, &on), BT_VALUE_ABSENT);
 }
 
 static void all_count(void **state) {
     const bt_argv *view = parse(state, "-ot a=CPU -c 1 --override-tensor b=CUDA0 --override_tensor c=CPU");
     static const char *const expected[] = {"a=CPU", "b=CUDA0", "c=CPU"};
-    uint32_t n = 0;
-    for (const bt_occurrence *o = bt_argv_next(view, BT_FLAG_OVERRIDE_TENSOR, NULL); o;
-         o = bt_argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o)) {
-        assert_true(n < 3);
-        assert_string_equal(o->value, expected[n++]);
+    const bt_occurrence *o = NULL;
+    for (uint32_t i = 0; i < 3; i++) {
+        o = argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o);
+        assert_true(o && o->value && strcmp(o->value, expected[i]) == 0);
     }
-    assert_int_equal(n, 3);
+    assert_null(argv_next(view, BT_FLAG_OVERRIDE_TENSOR, o));
 }
 
 static void attached(void **state) {
@@ -165,7 +164,7 @@ static void attached(void **state) {
     hold_int(view, BT_FLAG_GPU_LAYERS, BT_LAYERS_ALL);
     hold_text(view, BT_FLAG_TENSOR_SPLIT, "1,2");
     hold_text(view, BT_FLAG_ALIAS, "a=b");
-    assert_int_equal(bt_argv_on(view, BT_FLAG_OLD_MMAP, &on), BT_VALUE_GIVEN);
+    assert_int_equal(argv_on(view, BT_FLAG_OLD_MMAP, &on), BT_VALUE_GIVEN);
     assert_false(on);
     assert_int_equal(view->n_attached, 6);
     assert_int_equal(view->n_unknown, 1);
@@ -194,12 +193,12 @@ static void ends_too_early(void **state) {
     int32_t value = 9;
     const bt_argv *view = parse(state, "-m x.gguf -c");
     assert_true(view->open);
-    assert_int_equal(bt_argv_int(view, BT_FLAG_CTX_SIZE, &value), BT_VALUE_BAD);
+    assert_int_equal(argv_int(view, BT_FLAG_CTX_SIZE, &value), BT_VALUE_BAD);
     assert_int_equal(value, 9);
     assert_true(parse(state, "--control-vector-layer-range 1")->open);
     view = parse(state, "-c x");
     assert_false(view->open);
-    assert_int_equal(bt_argv_int(view, BT_FLAG_CTX_SIZE, &value), BT_VALUE_BAD);
+    assert_int_equal(argv_int(view, BT_FLAG_CTX_SIZE, &value), BT_VALUE_BAD);
     hold_int(parse(state, "-c 32k"), BT_FLAG_CTX_SIZE, 32); /* so llama.cpp reads it */
 }
 

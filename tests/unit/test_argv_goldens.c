@@ -106,7 +106,7 @@ static void add_who(text *t, bt_set_by by) {
     if (by.origin == BT_FROM_ARGV)
         add(t, "@%u", (unsigned)by.at);
     else
-        add(t, "@%s", bt_origin_name(by.origin));
+        add(t, "@%s", origin_name(by.origin));
 }
 
 static void add_settings(text *t, const bt_effective *e) {

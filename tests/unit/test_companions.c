@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "kv_kit.h"
+
 #include "plan/companions.h"
 #include "plan/plan.h"
 
@@ -122,7 +124,7 @@ static void test_draft_lines(void **state) {
     assert_int_equal(line_at(8192, BT_LINE_DRAFT_KV), UINT64_C(8) * 8192 * (512 + 512) * 2);
     assert_int_equal(line_at(16384, BT_LINE_DRAFT_KV), 2 * line_at(8192, BT_LINE_DRAFT_KV));
     uint64_t kv = 0;
-    assert_true(bt_kv_bytes(&draft, 8192, 1, 512, 1, 1, &kv));
+    assert_true(kv_bytes(&draft, 8192, 1, 512, 1, 1, &kv));
     assert_int_equal(line_at(8192, BT_LINE_DRAFT_KV), kv);
     bt_costs own;
     bt_wishes its = wishes; /* compute depends on the cache's type, too */
@@ -167,7 +169,7 @@ static void test_draft_windows(void **state) {
         assert_int_equal(bt_companion_draft_add(&target, &draft, &wishes, &base, &costs, NULL), BT_OK);
         for (uint32_t n_ctx = 256; n_ctx <= 16384; n_ctx *= 2) {
             uint64_t kv = 0;
-            assert_true(bt_kv_bytes(&draft, n_ctx, 1, 512, 1, 1, &kv));
+            assert_true(kv_bytes(&draft, n_ctx, 1, 512, 1, 1, &kv));
             assert_true(line_at(n_ctx, BT_LINE_DRAFT_KV) >= kv);
             if (cells == 0) assert_int_equal(line_at(n_ctx, BT_LINE_DRAFT_KV), kv);
         }
@@ -327,6 +329,37 @@ static void test_projector_errors(void **state) {
     assert_int_equal(bt_encode_peak_bytes(&p, &ask, &bytes, &err), BT_E_LIMIT);
 }
 
+static void is_size(const bt_encoder *e, uint32_t n_tokens_asked, uint64_t n_patches, uint64_t n_tokens,
+                    uint64_t edge_px) {
+    bt_encode_ask ask = {.n_tokens_max = n_tokens_asked};
+    bt_encode_size size = bt_encode_size_of(e, &ask);
+    assert_int_equal(size.n_patches, n_patches);
+    assert_int_equal(size.n_tokens, n_tokens);
+    assert_int_equal(size.edge_px, edge_px);
+}
+
+/* The largest picture, in patches of 14 x 14, four of which are a token. */
+static void test_largest_picture(void **state) {
+    (void)state;
+    bt_encoder e = {.rule = BT_IMAGE_TILE, .patch_px = 14, .merge = 2, .image_px = 448, .n_tokens_max = 1024};
+    is_size(&e, 100, 32 * 32, 256, 448); /* a tile is a tile, whatever is asked */
+    e.n_queries = 64;
+    is_size(&e, 0, 32 * 32, 64, 448);
+    e.n_queries = 0;
+    e.rule = BT_IMAGE_TOKENS;
+    is_size(&e, 0, 4096, 1024, 64 * 14);
+    is_size(&e, 100, 400, 100, 20 * 14);
+    e.rule = BT_IMAGE_PIXELS;
+    e.pixels_max = 1000000; /* 5102 patches, 71.4 of them a side */
+    is_size(&e, 100, 5102, 1276, 72 * 14);
+    e.rule = BT_IMAGE_EDGE;
+    is_size(&e, 0, 5102, 1276, 72 * 14);
+    is_size(&e, 100, 400, 100, 20 * 14);
+    is_size(&e, 2000, 5102, 1276, 72 * 14); /* no more than the file says */
+    e.pixels_max = 0;
+    is_size(&e, 0, 1, 1, 14); /* at least one */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_vocabulary, setup),
@@ -339,6 +372,7 @@ int main(void) {
         cmocka_unit_test_setup(test_projector_lines, setup),
         cmocka_unit_test_setup(test_projector_grows_with_the_picture, setup),
         cmocka_unit_test_setup(test_projector_errors, setup),
+        cmocka_unit_test(test_largest_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

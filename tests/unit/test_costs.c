@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "kv_kit.h"
+
 #include "plan/costs.h"
 #include "plan/plan.h"
 
@@ -66,7 +68,7 @@ static bt_wishes wishes_of(uint32_t type) {
 
 static uint64_t kv_mib(uint32_t n_ctx, uint32_t n_parallel, uint32_t n_ubatch, uint32_t type) {
     uint64_t bytes = 0;
-    assert_true(bt_kv_bytes(&facts, n_ctx, n_parallel, n_ubatch, type, type, &bytes));
+    assert_true(kv_bytes(&facts, n_ctx, n_parallel, n_ubatch, type, type, &bytes));
     assert_int_equal(bytes % MIB, 0);
     return bytes / MIB;
 }
@@ -82,7 +84,7 @@ static void kv_line_agrees(uint32_t n_parallel, uint32_t n_ubatch, uint32_t type
         uint64_t bytes = 0;
         assert_true(bt_costs_at(&costs, n_ctx, &ledger));
         uint32_t rounded = (n_ctx + costs.ctx_align - 1) / costs.ctx_align * costs.ctx_align;
-        assert_true(bt_kv_bytes(&facts, rounded, n_parallel, n_ubatch, type, type, &bytes));
+        assert_true(kv_bytes(&facts, rounded, n_parallel, n_ubatch, type, type, &bytes));
         assert_int_equal(ledger.bytes[BT_LINE_KV], bytes);
     }
 }
@@ -119,11 +121,11 @@ static void kv_tinyllama(void **state) {
     tinyllama();
     uint64_t bytes = 0;
     /* research notes, seed 2 A3: 45056 bytes a token as fp32, half of it as f16; rounded to 256 tokens */
-    assert_true(bt_kv_bytes(&facts, 2048, 1, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 2048, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, 22528 * 2048);
-    assert_true(bt_kv_bytes(&facts, 2049, 1, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 2049, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, 22528 * 2304);
-    assert_true(bt_kv_bytes(&facts, 1, 0, 512, F16, Q4_0, &bytes));
+    assert_true(kv_bytes(&facts, 1, 0, 512, F16, Q4_0, &bytes));
     assert_int_equal(bytes, 22 * 256 * (512 + 256 / 32 * 18));
 }
 
@@ -134,17 +136,17 @@ static void kv_latent_and_recurrent(void **state) {
     for (uint32_t b = 0; b < 61; b++)
         kv[b] = (bt_kv_block){.k_width = 576};
     uint64_t bytes = 0;
-    assert_true(bt_kv_bytes(&facts, 32768, 1, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 32768, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, UINT64_C(61) * 32768 * 576 * 2);
     assert_int_equal((bytes + MIB / 2) / MIB, 2196); /* 2196.0 as llama.cpp prints it */
     facts = (bt_facts){.n_block = 64, .kv_known = true, .kv = kv};
     for (uint32_t b = 0; b < 64; b++)
         kv[b] = b % 4 == 3 ? (bt_kv_block){.k_width = 1024, .v_width = 1024}
                            : (bt_kv_block){.conv_width = 3 * (6144 + 2 * 16 * 128), .ssm_width = 128 * 6144};
-    assert_true(bt_kv_bytes(&facts, 32768, 1, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 32768, 1, 512, F16, F16, &bytes));
     assert_int_equal((bytes - 2048 * MIB) * 1000 / MIB, 149625); /* 149.6 MiB */
     assert_int_equal(bt_kv_state_bytes(&facts, 4), 4 * bt_kv_state_bytes(&facts, 1));
-    assert_true(bt_kv_bytes(&facts, 32768, 4, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 32768, 4, 512, F16, F16, &bytes));
     assert_int_equal((bytes - 2048 * MIB) * 10 / MIB, 5985); /* 598.5 MiB */
     kv_line_agrees(4, 512, F16);
 }
@@ -218,10 +220,10 @@ static void kv_edges(void **state) {
     facts = (bt_facts){.n_block = 2, .kv_known = true, .kv = kv};
     kv[0] = (bt_kv_block){0};                                         /* no KV */
     kv[1] = (bt_kv_block){.k_width = 576, .v_width = 0, .window = 0}; /* latent attention: K alone */
-    assert_true(bt_kv_bytes(&facts, 256, 1, 512, F16, F16, &bytes));
+    assert_true(kv_bytes(&facts, 256, 1, 512, F16, F16, &bytes));
     assert_int_equal(bytes, 256 * 576 * 2);
     kv[1] = (bt_kv_block){.k_width = 40, .v_width = 40, .window = 0};
-    assert_false(bt_kv_bytes(&facts, 256, 1, 512, Q8_0, Q8_0, &bytes));
+    assert_false(kv_bytes(&facts, 256, 1, 512, Q8_0, Q8_0, &bytes));
     bt_wishes w = wishes_of(Q8_0);
     bt_costs costs;
     bt_error err = {0};
@@ -288,7 +290,7 @@ static void compute_moe(void **state) {
     uint64_t work = UINT64_C(6144) * 292 / 256 * 512 + UINT64_C(8) * 128 * 8 * 512; /* 8 rows of 768 */
     uint64_t router = UINT64_C(2) * 128 * 512 * 4;
     assert_int_equal(costs.line[BT_LINE_COMPUTE].fixed_bytes + 32768 * costs.line[BT_LINE_COMPUTE].per_ctx_bytes,
-                     120 * MIB + work + router + 5 * 1100 + beside_graph(32768, 32768));
+                     120 * MIB + work + router + UINT64_C(5) * 1100 + beside_graph(32768, 32768));
 }
 
 static void other_lines(void **state) {

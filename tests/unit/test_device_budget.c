@@ -84,6 +84,16 @@ static void test_B5_no_device_no_budget(void **state) {
     assert_string_equal(budget.note, "");
 }
 
+static void test_no_limit_is_none(void **state) {
+    (void)state;
+    bt_pool pool = reported(4 * MIB);
+    pool.state = BT_READING_UNLIMITED;
+    bt_device_budget budget = bt_device_budget_resolve(nothing, &pool);
+    assert_int_equal(budget.bytes, UINT64_MAX);
+    assert_int_equal(budget.state, BT_READING_UNLIMITED);
+    assert_string_equal(budget.note, "");
+}
+
 static void test_B6_what_was_asked_wins(void **state) {
     (void)state;
     const bt_pool readings[] = {reported(4 * MIB), failed(), absent, reported(0)};
@@ -110,6 +120,7 @@ int main(void) {
         cmocka_unit_test(test_B4_a_failed_query_bounds_nothing_and_is_said),
         cmocka_unit_test(test_B4_the_note_has_room),
         cmocka_unit_test(test_B5_no_device_no_budget),
+        cmocka_unit_test(test_no_limit_is_none),
         cmocka_unit_test(test_B6_what_was_asked_wins),
         cmocka_unit_test(test_B7_divided_first),
     };

@@ -125,6 +125,26 @@ static void test_kept(void **state) {
     assert_false(bt_disk_recall(&(bt_disk){0})); /* no id: nothing is kept or known */
 }
 
+/* What was measured now is remembered, and a forecast stands on it unless a speed was given. */
+static void test_learned(void **state) {
+    (void)state;
+    static bt_machine machine;
+    machine.disk = (bt_disk){.id = "00000003-ef53"};
+    bt_disk_learn(&machine, 32, 1u << 20, 700000000);
+    bt_disk back = {.id = "00000003-ef53"};
+    assert_true(bt_disk_recall(&back));
+    assert_int_equal(back.depth, 32);
+    assert_int_equal(back.request_bytes, 1u << 20);
+    assert_int_equal(back.bytes_per_s, 700000000);
+    assert_true(machine.disk_measured && machine.disk_bytes_per_s.known);
+    assert_int_equal(machine.disk_bytes_per_s.value, 700000000);
+    machine.disk_measured = false;
+    machine.disk_bytes_per_s = (bt_known){true, 5};
+    bt_disk_learn(&machine, 8, 1u << 20, 800000000);
+    assert_int_equal(machine.disk_bytes_per_s.value, 5);
+    assert_int_equal(machine.disk.bytes_per_s, 800000000);
+}
+
 static void test_damaged_files_are_none(void **state) {
     (void)state;
     static const char *const wrong[] = {
@@ -211,10 +231,15 @@ static void test_a_real_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_devices, start), cmocka_unit_test(test_speed_speaks_against_rotating),
-        cmocka_unit_test(test_mount_source),         cmocka_unit_test_setup(test_find_on_this_machine, start),
-        cmocka_unit_test_setup(test_kept, start),    cmocka_unit_test_setup(test_damaged_files_are_none, start),
-        cmocka_unit_test(test_what_is_given_stands), cmocka_unit_test(test_a_real_file),
+        cmocka_unit_test_setup(test_devices, start),
+        cmocka_unit_test(test_speed_speaks_against_rotating),
+        cmocka_unit_test(test_mount_source),
+        cmocka_unit_test_setup(test_find_on_this_machine, start),
+        cmocka_unit_test_setup(test_kept, start),
+        cmocka_unit_test_setup(test_learned, start),
+        cmocka_unit_test_setup(test_damaged_files_are_none, start),
+        cmocka_unit_test(test_what_is_given_stands),
+        cmocka_unit_test(test_a_real_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

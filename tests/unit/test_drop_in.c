@@ -511,32 +511,35 @@ static void rows_of_perplexity(void **state) {
     assert_int_equal(rows(state, "llama-perplexity -m x.gguf -f t --ppl-stride 64"), 2048 + 4 * 768);
 }
 
+/* What a server keeps beside the model: in the wishes that its plan is made with. */
+static bt_wishes beside(void **state, const char *text) {
+    (void)wishes(state, text);
+    return bt_drop_in_wishes(&drop_in, &effective, &dense.facts, 5);
+}
+
 static void kept_beside(void **state) {
-    const uint64_t candidates = UINT64_C(12) * 32768;
-    (void)wishes(state, "llama-server -m x.gguf");
-    assert_int_equal(drop_in.sampler_bytes, 3 * candidates);
-    assert_int_equal(drop_in.cache_ram_bytes, 0); /* the line says 0 then */
-    assert_int_equal(drop_in.n_checkpoints, 0);
-    assert_int_equal(bt_drop_in_beside_bytes(&drop_in, &dense.facts, 4096, 512), 3 * candidates);
-    (void)wishes(state, "llama-server -m x.gguf -np 1 -cram 100 -ctxcp 8");
-    assert_int_equal(drop_in.sampler_bytes, 0);
+    bt_wishes w = beside(state, "llama-server -m x.gguf");
+    assert_int_equal(w.prompt_cache_bytes, 0); /* the line says 0 then */
+    assert_int_equal(w.checkpoint_bytes, 0);
+    assert_int_equal(w.adapter_bytes, 5);
+    w = beside(state, "llama-server -m x.gguf -np 1 -c 4096 -cram 100 -ctxcp 8");
+    assert_int_equal(w.prompt_cache_bytes, 100 * KIT_MIB);
     assert_int_equal(drop_in.n_checkpoints, 8);
-    /* no window and no state: a checkpoint of this model is empty */
-    assert_int_equal(bt_drop_in_beside_bytes(&drop_in, &dense.facts, 4096, 512), 100 * KIT_MIB);
-    dense.facts.kv[0].window = 1024; /* 1024 + 512 cells of 4 KiB */
-    assert_int_equal(bt_drop_in_beside_bytes(&drop_in, &dense.facts, 4096, 512),
-                     100 * KIT_MIB + UINT64_C(8) * 1536 * 4096);
+    assert_int_equal(w.checkpoint_bytes, 0); /* no window and no state: a checkpoint of this model is empty */
+    dense.facts.kv[0].window = 1024;         /* 1024 + 512 cells of 4 KiB */
+    w = bt_drop_in_wishes(&drop_in, &effective, &dense.facts, 0);
+    assert_int_equal(w.checkpoint_bytes, UINT64_C(8) * 1536 * 4096);
     drop_in.swa_full = true;
-    assert_int_equal(bt_drop_in_beside_bytes(&drop_in, &dense.facts, 4096, 512), 100 * KIT_MIB);
-    (void)wishes(state, "llama-server -m x.gguf -np 2 --spec-default");
-    assert_int_equal(drop_in.drafter_bytes, 16 * KIT_MIB);
+    w = bt_drop_in_wishes(&drop_in, &effective, &dense.facts, 0);
+    assert_int_equal(w.checkpoint_bytes, 0);
+    w = beside(state, "llama-server -m x.gguf -np 2 --spec-default");
+    assert_int_equal(w.adapter_bytes, 5 + 16 * KIT_MIB);
     assert_int_equal(drop_in.n_checkpoints, 2); /* guesses are taken back from one */
-    (void)wishes(state, "llama-server -m x.gguf -np 2 --spec-type ngram-map-k,ngram-map-k4v");
-    assert_int_equal(drop_in.drafter_bytes, 4 * KIT_MIB);
-    (void)wishes(state, "llama-server -m x.gguf --embedding");
-    assert_int_equal(drop_in.sampler_bytes, 0);
-    (void)wishes(state, "llama-completion -m x.gguf -np 4");
-    assert_int_equal(bt_drop_in_beside_bytes(&drop_in, &dense.facts, 4096, 512), 0);
+    w = beside(state, "llama-server -m x.gguf -np 2 --spec-type ngram-map-k,ngram-map-k4v");
+    assert_int_equal(w.adapter_bytes, 5 + 4 * KIT_MIB);
+    w = beside(state, "llama-completion -m x.gguf -np 4");
+    assert_int_equal(w.prompt_cache_bytes + w.checkpoint_bytes, 0);
+    assert_int_equal(w.adapter_bytes, 5);
 }
 
 #define IN_ARENA(test) cmocka_unit_test_setup_teardown(test, start, argv_close_arena)

@@ -262,7 +262,7 @@ static void precedence(void **state) {
     assert_string_equal(e.slots.by.where, "/etc/llama.cpp/config.ini");
     HOLD(e.kv_unified, 0, DEFAULT); /* four that were asked for do not share */
     assert_true(noted("also reads /etc/llama.cpp/config.ini"));
-    assert_string_equal(bt_origin_name(e.ctx.by.origin), "argv");
+    assert_string_equal(origin_name(e.ctx.by.origin), "argv");
 }
 
 static void environment(void **state) {

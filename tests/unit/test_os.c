@@ -14,10 +14,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -123,6 +125,22 @@ static void test_files(void **state) {
     assert_int_equal(bt_os_close(fd), -EBADF);
     assert_int_equal(bt_os_pread(fd, data, 100, 0), -EBADF);
     assert_int_equal(bt_os_drop_file_cache(fd, 0, 1), -EBADF);
+}
+
+static void test_writing(void **state) {
+    (void)state;
+    int ends[2];
+    char text[8] = "";
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(bt_os_write(ends[1], "abc", 3), 0);
+    assert_int_equal(bt_os_write(ends[1], "", 0), 0);
+    assert_int_equal(read(ends[0], text, sizeof text), 3);
+    assert_string_equal(text, "abc");
+    assert_int_equal(close(ends[0]) + close(ends[1]), 0);
+    assert_int_equal(bt_os_write(ends[1], "abc", 3), -EBADF);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(bt_os_write(full, "abc", 3), -ENOSPC);
+    assert_int_equal(close(full), 0);
 }
 
 static void test_direct(void **state) {
@@ -355,6 +373,56 @@ static void test_freeze_text(void **state) {
     assert_int_equal(bt_os_close(pagemap), 0);
 }
 
+static void test_heap(void **state) {
+    (void)state;
+    bt_known before = bt_os_heap_bytes();
+    if (!before.known || before.value == 0) skip(); /* another C library, or a sanitizer's heap */
+    void *block = malloc(3 * MIB);                  /* of a mapping of its own */
+    assert_non_null(block);
+    bt_known after = bt_os_heap_bytes();
+    free(block);
+    assert_in_range(after.value - before.value, 3 * MIB, 3 * MIB + 16384);
+}
+
+static void test_program(void **state) {
+    (void)state;
+    char program[4096] = "";
+    assert_true(readlink(bt_os_self(), program, sizeof program - 1) > 0);
+    assert_non_null(strstr(program, "test_unit_os"));
+    char line[8192];
+    bool has_avx2 = false;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        has_avx2 = has_avx2 || (strncmp(line, "flags", 5) == 0 && strstr(line, " avx2 ") != NULL);
+    if (f) (void)fclose(f);
+    assert_int_equal(bt_os_cpu_has_avx2(), has_avx2);
+}
+
+/* A grandchild that follows its parent ends when that does: its end of the pipe is closed. */
+static void test_following(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t parent = fork();
+    if (parent == 0) {
+        if (fork() == 0) {
+            char said = bt_os_follow_parent() == 0 ? 'y' : 'n';
+            if (write(ends[1], &said, 1) == 1) (void)sleep(60);
+            _exit(1);
+        }
+        (void)close(ends[1]);
+        if (read(ends[0], &byte, 1) != 1 || byte != 'y') _exit(1);
+        _exit(0);
+    }
+    (void)close(ends[1]);
+    int status = -1;
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 static void test_cores(void **state) {
     (void)state;
     uint32_t n = bt_os_n_cores();
@@ -421,6 +489,10 @@ int main(void) {
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_mapping),
         cmocka_unit_test(test_reserve_is_refused),
+        cmocka_unit_test(test_writing),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_following),
         cmocka_unit_test(test_locking),
         cmocka_unit_test(test_locking_is_limited),
         cmocka_unit_test(test_runs),

@@ -83,6 +83,32 @@ static void test_tiles(void **state) {
     bt_projector_close(p);
 }
 
+/* Pictures of any shape: up to a number of pixels that the file must give, or to an edge that it may. */
+static void test_any_shape(void **state) {
+    (void)state;
+    gw w;
+    gw_init(&w);
+    vision_keys(&w, "phi4");
+    (void)open_written(&w, BT_E_FORMAT, "gguf_key_missing");
+    gw_init(&w);
+    vision_keys(&w, "phi4");
+    gw_u32(&w, "clip.vision.image_max_pixels", 1000000);
+    bt_projector *p = open_written(&w, BT_OK, "");
+    assert_int_equal(p->vision.rule, BT_IMAGE_PIXELS);
+    assert_int_equal(p->vision.pixels_max, 1000000);
+    bt_projector_close(p);
+    for (uint32_t edge = 0; edge <= 1540; edge += 1540) {
+        gw_init(&w);
+        vision_keys(&w, "lightonocr");
+        if (edge > 0) gw_u32(&w, "clip.vision.preproc_image_size", edge);
+        p = open_written(&w, BT_OK, "");
+        assert_int_equal(p->vision.rule, BT_IMAGE_EDGE);
+        assert_int_equal(p->vision.pixels_max, edge > 0 ? 1540 * 1540 : 448 * 448);
+        assert_int_equal(p->vision.n_tiles_max, 1);
+        bt_projector_close(p);
+    }
+}
+
 /* Two encoders in a file, each with a type of its own; and the old way of one name for both. */
 static void test_both(void **state) {
     (void)state;
@@ -174,11 +200,8 @@ static void test_vocabulary_marks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vision),
-        cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_both),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_vocabulary_marks),
+        cmocka_unit_test(test_vision), cmocka_unit_test(test_tiles),     cmocka_unit_test(test_any_shape),
+        cmocka_unit_test(test_both),   cmocka_unit_test(test_bad_files), cmocka_unit_test(test_vocabulary_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

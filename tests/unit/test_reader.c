@@ -2,6 +2,7 @@
  * test_reader.c: both kinds, through the page cache and past it: every byte, odd ends, cut files, many jobs, cancel. */
 #include "base/heap.h"
 #include "base/os.h"
+#include "leave.h"
 #include "store/reader.h"
 #include "store_kit.h"
 
@@ -431,7 +432,7 @@ static bool refuse_call(uint32_t call, uint32_t sys) {
 static void in_child(int (*body)(const bt_store *store), const bt_store *store) {
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) _exit(body(store));
+    if (pid == 0) leave(body(store));
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));

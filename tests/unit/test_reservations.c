@@ -2,6 +2,7 @@
  * test_reservations.c: what other budgets have promised: by real processes, many at once, killed, with their numbers
  * taken by others; and files that are torn, foreign, or somebody else's. */
 #include "base/text.h"
+#include "leave.h"
 #include "probe/reservations.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static child child_start(uint64_t bytes, uint64_t touch_bytes) {
         char byte = good ? 'y' : 'n';
         good = write(ready[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1;
         if (good) bt_reservation_drop();
-        _exit(memory && memory[touch_bytes / 2] == 0 ? 1 : 0);
+        leave(memory && memory[touch_bytes / 2] == 0 ? 1 : 0);
     }
     (void)close(go[0]);
     (void)close(ready[1]);
@@ -132,6 +133,30 @@ static void another_process_is_seen(void **state) {
     assert_int_equal(machine.untouched_bytes, 3 * GIB - other->resident_bytes);
     child_end(c, false);
     expect_others(0, 0);
+}
+
+/* A process in our own group has promised at every level of it; groups that are not known are taken to be ours. */
+static void a_promise_counts_at_each_level(void **state) {
+    (void)state;
+    child c = child_start(GIB, 0);
+    for (uint32_t version = 0; version < 2; version++) {
+        memset(&machine, 0, sizeof machine);
+        char source[4096] = "";
+        FILE *f = fopen("/proc/self/cgroup", "r");
+        bool is_v1 = f && fread(source, 1, sizeof source - 1, f) > 0 && strstr(source, ":memory:");
+        if (f) (void)fclose(f);
+        machine.cgroup_version = version == 0 ? 0 : is_v1 ? 1 : 2;
+        machine.n_cgroup_levels = 3;
+        machine.cgroup[0].depth = 40; /* deeper than any group of ours */
+        machine.cgroup[1].depth = machine.cgroup[2].depth = 0;
+        machine.cgroup[2].promised_bytes = 5;
+        bt_reservations_probe(&machine);
+        assert_int_equal(machine.untouched_bytes, GIB - machine.reservations[0].resident_bytes);
+        assert_int_equal(machine.cgroup[0].promised_bytes, version == 0 ? machine.untouched_bytes : 0);
+        assert_int_equal(machine.cgroup[1].promised_bytes, machine.untouched_bytes);
+        assert_int_equal(machine.cgroup[2].promised_bytes, machine.untouched_bytes + 5);
+    }
+    child_end(c, false);
 }
 
 static void our_own_promise_is_not_among_the_others(void **state) {
@@ -223,7 +248,7 @@ static void two_hundred_at_once(void **state) {
             if (turn == 2) bt_reservation_drop();
             good = bt_reservation_make("run", turn * MIB, UINT64_MAX, &promised, NULL) == BT_OK && promised;
         }
-        _exit(good ? 0 : 1); /* without taking back: as if killed */
+        _exit(good ? 0 : 1); /* without taking back: as if killed; and at once, for each waits for the others */
     }
     (void)close(gate[0]);
     (void)close(gate[1]);
@@ -365,6 +390,7 @@ static void a_folder_that_is_not_ours_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(another_process_is_seen, start),
+        cmocka_unit_test_setup(a_promise_counts_at_each_level, start),
         cmocka_unit_test_setup(our_own_promise_is_not_among_the_others, start),
         cmocka_unit_test_setup(more_in_memory_than_promised_is_not_less_than_nothing, start),
         cmocka_unit_test_setup(a_crash_leaves_no_claim, start),

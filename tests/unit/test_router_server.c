@@ -206,6 +206,35 @@ static void kept_alive(void **state) {
     assert_int_equal(kit_count(&server, "gone"), 0);
 }
 
+/* Who shuts down his side in one breath with a request that is answered at once has the answer, and the end after it:
+ * the connection is not kept until it is idle (5 s here). */
+static void half_closed(void **state) {
+    (void)state;
+    static const char one[] = "GET /facts HTTP/1.1\r\n" HOST "\r\n";
+    for (int n_requests = 1; n_requests <= 2; n_requests++) {
+        int fd = kit_connect(&server);
+        char all[8192] = "";
+        size_t n_all = 0;
+        bool end = false;
+        uint64_t began = kit_now_ms();
+        (void)snprintf(all, sizeof all, "%s%s", one, n_requests == 2 ? one : "");
+        (void)kit_say(fd, all);
+        (void)shutdown(fd, SHUT_WR);
+        while (!end && n_all < sizeof all - 1) {
+            ssize_t n = kit_read(fd, all + n_all, sizeof all - 1 - n_all, 3000, &end);
+            if (n <= 0) break;
+            n_all += (size_t)n;
+        }
+        all[n_all] = '\0';
+        assert_true(end && kit_now_ms() - began < 2000);
+        const char *last_answer = all;
+        for (int i = 1; i < n_requests && last_answer; i++)
+            last_answer = strstr(last_answer + 1, "HTTP/1.1 200");
+        assert_non_null(last_answer);
+        (void)close(fd);
+    }
+}
+
 static void expects(void **state) {
     (void)state;
     int fd = kit_connect(&server);
@@ -290,6 +319,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(facts, start, stop),
         cmocka_unit_test_setup_teardown(allowed, start, stop),
         cmocka_unit_test_setup_teardown(kept_alive, start, stop),
+        cmocka_unit_test_setup_teardown(half_closed, start, stop),
         cmocka_unit_test_setup_teardown(expects, start, stop),
         cmocka_unit_test_setup_teardown(streams, start, stop),
         cmocka_unit_test_setup_teardown(streams_at_once, start, stop),

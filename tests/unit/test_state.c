@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/state.h"
+#include "leave.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -212,7 +213,7 @@ static void a_write_that_fails_leaves_the_old_file(void **state) {
         bt_error err = {0};
         bool as_wanted = setrlimit(RLIMIT_FSIZE, &none) == 0 && bt_state_write(dir, "f", "new", 3, &err) == BT_E_IO &&
                          err.sys == EFBIG;
-        _exit(as_wanted ? 0 : 1);
+        leave(as_wanted ? 0 : 1);
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -233,7 +234,7 @@ static void a_lock_is_held_until_it_is_closed(void **state) {
         bool good = bt_state_lock(dir, "l", &mine, NULL) == BT_OK && write(ready[1], "x", 1) == 1;
         (void)usleep(50000);
         good = good && bt_state_write(dir, "f", "done", 4, NULL) == BT_OK;
-        _exit(good ? 0 : 1); /* which lets go of the lock */
+        leave(good ? 0 : 1); /* which lets go of the lock */
     }
     char byte = 0;
     assert_int_equal(read(ready[0], &byte, 1), 1);

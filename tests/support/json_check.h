@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * json_check.h: what must hold of a JSON text that is refused, and what such texts are made of. For fuzz targets. */
+#pragma once
+
+#include "base/text.h"
+#include "burthen.h"
+#include "fuzz.h"
+#include "report/report.h"
+
+#include <string.h>
+
+static inline void json_start(void) {
+    bt_report_init(NULL);
+}
+
+/* Words for a person: UTF-8 without anything that drives a terminal. */
+static inline void json_check_plain(const char *text) {
+    size_t n = strlen(text);
+    FUZZ_CHECK(n > 0);
+    for (size_t i = 0, length = 0; i < n; i += length) {
+        length = bt_utf8_length(text + i, n - i);
+        FUZZ_CHECK(length > 0 && !bt_utf8_is_control(text + i, length));
+    }
+}
+
+static inline void json_check_refusal(bt_status status, const bt_error *err) {
+    FUZZ_CHECK(status == BT_E_FORMAT || status == BT_E_LIMIT);
+    FUZZ_CHECK(err->status == status && strcmp(err->code, "json") == 0);
+    json_check_plain(err->text);
+}
+
+static inline const char *json_word(size_t i) {
+    static const char *const words[] = {"null",
+                                        "true",
+                                        "-1",
+                                        "0",
+                                        "1e999",
+                                        "1.5",
+                                        "9223372036854775807",
+                                        "[]",
+                                        "{}",
+                                        "\"\"",
+                                        "\"x\"",
+                                        "\\u0000",
+                                        "\xff",
+                                        ",",
+                                        ":",
+                                        "[[[[[[[[",
+                                        "}",
+                                        "]",
+                                        "\"",
+                                        "99999999999999999999",
+                                        "4294967296",
+                                        "\"host\"",
+                                        "\"reported\"",
+                                        "\\ud800",
+                                        "\"schema\": 1",
+                                        "-0.0",
+                                        "1e-400",
+                                        "\"pools\"",
+                                        "\"name\"",
+                                        "\"free_bytes\"",
+                                        "\"total_bytes\"",
+                                        "\"disk\"",
+                                        "\"cgroup\"",
+                                        "\"limit_bytes\"",
+                                        "\"plan\"",
+                                        "\"ledger\"",
+                                        "\"verdict\"",
+                                        "\"refusal\"",
+                                        "\"units\"",
+                                        "\"place\"",
+                                        "\"wishes\"",
+                                        "\"offload\"",
+                                        "\"fingerprint\"",
+                                        "\"rows\"",
+                                        "\"repetitions\"",
+                                        "\"measured\""};
+    return i < sizeof words / sizeof *words ? words[i] : NULL;
+}
