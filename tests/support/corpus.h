@@ -66,8 +66,8 @@ static bool corpus_add(const char *path) {
     bool good = true;
     for (int i = 0; i < n; i++) {
         char file[1024];
-        (void)snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
-        good = corpus_add_file(file) && good;
+        int n_file = snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        good = n_file > 0 && (size_t)n_file < sizeof file && corpus_add_file(file) && good;
         free(entries[i]);
     }
     free(entries);
