@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Every rule of docs/design.md names its tests in docs/rules.md, and every test that is named there, or in
-docs/user-cases.md, exists.
-
-`label.name` is a test of ctest: tests/label/test_name.c or .py. `file::function` is a function of that file below tests; in a C
-file it must also be run, that is, stand there a second time."""
+docs/user-cases.md, exists. See support/named_tests.py for how."""
 
 import pathlib
 import re
 
 import harness
+import named_tests
 
-TESTS = harness.SOURCE / "tests"
 RULE = re.compile(r"(?:^|(?<=\. ))([CPMS]\d{1,2})\. ", re.M)
 N_CASES = 61
 checks = harness.Checks()
@@ -28,26 +25,12 @@ def names_of(cell):
     return [name for name in re.findall(r"`([^`]+)`", cell) if re.fullmatch(r"[a-z]+\.[a-z0-9_]+|[a-z]+/test_\w+\.(c|py)::\w+", name)]
 
 
-def is_test(name):
-    if "::" not in name:
-        label, stem = name.split(".", 1)
-        return any((TESTS / label / f"test_{stem}{kind}").exists() for kind in (".c", ".py"))
-    file, function = name.split("::")
-    path = TESTS / file
-    if not path.exists():
-        return False
-    text = path.read_text()
-    if path.suffix == ".py":
-        return re.search(rf"^def {function}\(", text, re.M) is not None and len(re.findall(rf"\b{function}\b", text)) > 1
-    return re.search(rf"\bvoid {function}\(void \*\*", text) is not None and len(re.findall(rf"\b{function}\b", text)) > 1
-
-
 wanted = set(RULE.findall((harness.SOURCE / "docs/design.md").read_text()))
 checks.check({"C7", "P10", "M9", "S6"} <= wanted and len(wanted) >= 32, f"rules of design.md: {sorted(wanted)}")
 found = {}
 for first, _, last in (row for row in rows("rules.md") if len(row) == 3):
     for name in names_of(last):
-        checks.check(is_test(name), f"rules.md, {first}: there is no test {name}")
+        checks.check(named_tests.exists(name), f"rules.md, {first}: there is no test {name}")
     checks.check(names_of(last), f"rules.md: {first} has no test")
     found.setdefault(first, []).extend(names_of(last))
 for rule in sorted(wanted):
@@ -62,10 +45,10 @@ for row in rows("user-cases.md"):
     numbers.append(int(row[0]))
     answer = row[-1]
     for name in names_of(answer):
-        checks.check(is_test(name), f"user-cases.md, {row[0]}: there is no test {name}")
+        checks.check(named_tests.exists(name), f"user-cases.md, {row[0]}: there is no test {name}")
     checks.check(names_of(answer) or answer.startswith("not answered"), f"user-cases.md: {row[0]} has neither a test nor a reason")
 checks.check(numbers == list(range(1, N_CASES + 1)), f"user-cases.md has {numbers}")
 
 # the test itself
-checks.check(not is_test("unit.nothing") and not is_test("unit/test_plan.c::nothing") and is_test("cli.rules"), "anything is a test")
+checks.check(not named_tests.exists("unit.nothing") and not named_tests.exists("unit/test_plan.c::nothing") and named_tests.exists("cli.rules"), "anything is a test")
 checks.end()
