@@ -118,7 +118,7 @@ static void look(nearby *found, const char *directory, const char *prefix) {
 static void print_nearby(nearby *found) {
     size_t n_shown = 0;
     bt_text text;
-    bt_text_init(&text, HINT_MAX_BYTES * (NEARBY_MAX + 1));
+    bt_text_init(&text, (size_t)HINT_MAX_BYTES * (NEARBY_MAX + 1));
     bt_text_add(&text, "GGUF files nearby:");
     if (found->nearest) {
         bt_text_addf(&text, " %s", found->nearest);

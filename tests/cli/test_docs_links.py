@@ -5,7 +5,6 @@
 Pages are the *.md files that git has, or would take. A heading's anchor is GitHub's: lower case, punctuation gone, blanks to
 dashes, -1 behind a second one of that name. Reached is what README.md links, and what such pages link."""
 
-import pathlib
 import re
 import subprocess
 import unicodedata

@@ -6,7 +6,6 @@ A line `> ...` of the page holds messages in backticks; an ellipsis stands for w
 literals of src: adjacent literals are one, a format (%s, %" PRIu32 ") is an ellipsis too. Of every message all pieces between
 ellipses must stand in one literal, in order."""
 
-import pathlib
 import re
 
 import harness

@@ -3,7 +3,6 @@
 """Every rule of docs/design.md names its tests in docs/rules.md, and every test that is named there, or in
 docs/user-cases.md, exists. See support/named_tests.py for how."""
 
-import pathlib
 import re
 
 import harness

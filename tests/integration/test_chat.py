@@ -3,7 +3,6 @@
 tokens, a conversation that is full, templates that cannot be used, sessions that are taken up, stale or spoilt."""
 
 import json
-import os
 import pathlib
 import socket
 import subprocess

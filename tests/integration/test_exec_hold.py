@@ -4,8 +4,6 @@
 started from; what it may not have it does not get; what is left behind is swept by the next one; where no group can be
 made it starts all the same, and that is said."""
 
-import os
-import pathlib
 import signal
 import subprocess
 import sys

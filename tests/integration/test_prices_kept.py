@@ -2,7 +2,6 @@
 """What dry runs measured is kept (docs/decisions/013): plans repeat, a printed minimum runs, and a file that is not
 exactly right is taken as none."""
 
-import os
 import pathlib
 import shutil
 import subprocess

@@ -5,7 +5,6 @@ its memory is what the plan says.
 A batch of 4 tokens goes through the second layout, one of 64 through the first. So perplexity at a micro-batch of 4
 must be that of llama-perplexity with its repacking on, at 64 that of --no-repack; and those two differ."""
 
-import json
 import pathlib
 import re
 import subprocess

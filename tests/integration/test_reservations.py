@@ -3,12 +3,9 @@
 claim; and in a cgroup that the kernel limits, an asked budget is cut by what others there were promised."""
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
-import tempfile
-import time
 
 import cgroup_box
 import harness

@@ -3,7 +3,6 @@
 and templates that cannot be run (user-case 59: an unclosed tag, 1 MB, raise_exception on an odd order of roles,
 endless loops and recursion): each an answer with a reason, within its limits."""
 
-import os
 import pathlib
 import struct
 import subprocess
