@@ -423,7 +423,12 @@ static bt_status take_environ(const parse *in, const char *(*environ_get)(const 
         bool is_set = v.text && !(row->blank_unsets && v.text[strspn(v.text, " \t")] == '\0');
         if (!is_set) continue;
         in->given[i] = true;
-        BT_TRY(set_value(in, &v));
+        bt_status status = set_value(in, &v);
+        if (status == BT_OK) continue;
+        /* a row's own parser knows the option alone */
+        const bt_error why = in->err ? *in->err : (bt_error){0};
+        if (strstr(why.text, where)) return status;
+        return bt_fail(in->err, status, "option", BT_MEASURE_NONE, 0, 0, "%s: %s", where, why.text);
     }
     return BT_OK;
 }

@@ -342,6 +342,11 @@ static void test_environment(void **state) {
     REFUSED(PLAN, "BURTHEN_FORCE wants 1, on, true, yes, 0, off, false or no, not \"maybe\"", "x");
     environment[1][1] = "2X";
     REFUSED(PLAN, "BURTHEN_RAM_BUDGET: not a size such as 512M, 1.5G, 256MiB, 300MB or 268435456: \"2X\"", "x");
+    environment[0][1] = "1";
+    environment[1][0] = "BURTHEN_DEVICE"; /* a custom parser does not know where its value stood */
+    environment[1][1] = "none";
+    environment[2][1] = "yes";
+    REFUSED(RUN, "BURTHEN_DEVICE: no such device: none", "x");
 
     /* the real environment, where no reader is given */
     char *none[] = {NULL};
