@@ -59,7 +59,7 @@ static bt_status check_arguments(const bt_verb *command, const bt_option_result 
 static int print_help(const bt_verb *command) {
     bt_text text;
     bt_text_init(&text, 1u << 20); /* far over the table */
-    bt_verb_help(command, &text);
+    bt_verb_help(command, bt_cli_help_columns(), &text);
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;

@@ -24,6 +24,12 @@ int bt_cli_fail(const bt_error *err) {
     return bt_status_exit_code(err->status);
 }
 
+size_t bt_cli_help_columns(void) {
+    bt_terminal terminal;
+    bt_terminal_open(&terminal, stdout, NULL);
+    return terminal.is_terminal ? terminal.n_columns : BT_HELP_COLUMNS;
+}
+
 int bt_cli_print_bytes(const char *s, size_t n) {
     bt_terminal terminal;
     bt_terminal_open(&terminal, stdout, NULL);
