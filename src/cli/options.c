@@ -194,7 +194,7 @@ const bt_option bt_cli_option_table[] = {
     {OPTION("io", CHOICE), WISH(io), .choices = "auto|direct|buffered",
      .help = "read past the page cache, or through it", .shown_default = "auto", .commands = ALL_MODEL},
     {OPTION("machine", TEXT), AT(machine_file), .arg = "FILE", .files = "json",
-     .help = "plan for the machine of this machine.json (see devices --json)", .shown_default = "this machine",
+     .help = "take the machine of this machine.json (see devices --json)", .shown_default = "this machine",
      .commands = ALL_MODEL | BT_CLI_DEVICES | BT_CLI_EXEC},
     {OPTION("disk", TEXT), AT(disk_path), .arg = "PATH",
      .help = "measure the disk of this file or folder, and remember it", .commands = BT_CLI_DEVICES},
