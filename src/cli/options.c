@@ -311,6 +311,12 @@ const bt_option bt_cli_option_table[] = {
 
     /* what llama.cpp's users type */
     {OPTION("model-draft", TEXT), AT(draft_file), .commands = BT_CLI_PLAN | BT_CLI_RUN, .hidden = true},
+    {OPTION("model", CUSTOM), AT(help), .shorts = "m", .parse = bt_cli_parse_model_word,
+     .commands = ALL_MODEL | BT_CLI_SERVE, .hidden = true, .no_env = true},
+    {OPTION("hf-repo", CUSTOM), AT(help), .alias = "model-url", .shorts = "hf hfr mu", .parse = bt_cli_parse_fetched,
+     .commands = ALL_MODEL | BT_CLI_SERVE, .hidden = true, .no_env = true},
+    {OPTION("port", CUSTOM), AT(help), .alias = "host", .parse = bt_cli_parse_address, .commands = BT_CLI_SERVE,
+     .hidden = true, .no_env = true},
     {OPTION("draft", CUSTOM), AT(help), .alias = "model-draft", .shorts = "md", .parse = bt_cli_parse_draft,
      .commands = BT_CLI_BENCH | BT_CLI_PERPLEXITY, .hidden = true},
     {OPTION("mmproj", CUSTOM), AT(help), .shorts = "mm", .parse = bt_cli_parse_projector, .commands = LOADS,

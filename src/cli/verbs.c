@@ -50,6 +50,9 @@ bt_status bt_verb_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < bt_verb_count; i++) {
         names[i] = bt_verbs[i].name;
     }
+    if (name[0] == '-')
+        return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0,
+                       "%s stands behind a command: burthen COMMAND %s ...; burthen help lists them", name, name);
     const char *nearest = bt_nearest(name, names, bt_verb_count);
     if (nearest) {
         return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
