@@ -110,7 +110,7 @@ bt_status bt_cli_parse_fetched(const char *value, void *target, bt_error *err) {
 bt_status bt_cli_parse_address(const char *value, void *target, bt_error *err) {
     (void)value;
     (void)target;
-    return bt_fail(err, BT_E_ARG, "address", BT_MEASURE_NONE, 0, 0,
+    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
                    "the router's address is one option: --listen HOST:PORT, as --listen 127.0.0.1:8080");
 }
 
