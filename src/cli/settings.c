@@ -24,12 +24,12 @@
 #include "yaml/yaml.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_BYTES  4096u /* PATH_MAX of Linux (linux/limits.h) */
-#define WHERE_BYTES 4160u /* a path, and ":LINE" */
+#define WHERE_BYTES (PATH_MAX + 64u) /* a path, and ":LINE" */
 #define ARENA_BLOCK (1u << 14)
 #define EVERY       0u /* for each command that has the option */
 
@@ -241,7 +241,7 @@ static int read_file(const char *path, bt_text *text) {
 }
 
 bt_status bt_settings_open(const char *(*environ_get)(const char *), bt_settings **ret, bt_error *err) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     bool named = false;
     bt_text text;
     *ret = NULL;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Whole commands, in the build with sanitizers, with the k-th of their own fallible calls failing: every allocation,
-open, read, mapping, lock, ring, pipe, socket pair and process of plan, run, chat, bench, exec, inspect, devices, serve and
-help.
+open, read, mapping, lock, ring, pipe, socket pair and process.
 
 Whatever fails: the command ends by itself, with its result as ever or with an error in words and an exit code of
 docs/interfaces.md; nothing leaks (AddressSanitizer's leak check at its end), no sanitizer has anything to say, and no
