@@ -21,7 +21,7 @@ trap 'rm -rf "$scratch"' EXIT
 # parents: of each path of the input, every folder above it, once.
 parents() {
     while IFS= read -r path || [ -n "$path" ]; do
-        while path=${path%/*} && [ -n "$path" ]; do printf '%s\n' "$path"; done
+        while [ "$path" != "${path%/*}" ] && path=${path%/*} && [ -n "$path" ]; do printf '%s\n' "$path"; done
     done | sort -u
 }
 

@@ -17,8 +17,8 @@ reports=build/dev/valgrind
 # Memcheck is 20 to 50 times slower: a test of `make check` may take 300 s at most, and of these none takes 30. Tests over
 # random inputs try one of twenty (tests/support/rounds.h).
 limit_s=1200
-BT_ROUNDS=20
-export BT_ROUNDS
+BT_ONE_OF=20
+export BT_ONE_OF
 left_out='^test_(unit_(account|bench|disk|drop_in_bench|experts|mappings|old_kernel|os|placing|pool|reader|reader_queue|reservations|ring|store_file)|property_(ring|sharing))$'
 router='^test_(unit|property|fuzz)_router_'
 router_pure='^test_unit_router_(activity|call_body|ceiling|config|config_keys|events|filter|flow|json_tree|log_ring|macros|metrics|need|policy|usage|words|yaml)$|^test_fuzz_router_config$|^test_property_router_'

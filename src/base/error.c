@@ -14,12 +14,6 @@
 
 _Static_assert(BT_STATUS_COUNT > 0, "the tables below have rows");
 
-static const char *const status_names[] = {
-#define X(name, text, exit_code) #name,
-    BT_STATUS_MAP(X)
-#undef X
-};
-
 static const char *const status_texts[] = {
 #define X(name, text, exit_code) text,
     BT_STATUS_MAP(X)
@@ -34,10 +28,6 @@ static const int status_exit_codes[] = {
 
 static bool in_table(bt_status status) {
     return (unsigned)status < (unsigned)BT_STATUS_COUNT;
-}
-
-const char *bt_status_name(bt_status status) {
-    return in_table(status) ? status_names[status] : "E_UNKNOWN";
 }
 
 const char *bt_status_text(bt_status status) {

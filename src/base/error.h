@@ -13,7 +13,6 @@ bt_status bt_fail(bt_error *err, bt_status status, const char *code, bt_measure 
  * BT_E_NOMEM for ENOMEM. */
 bt_status bt_fail_sys(bt_error *err, int sys, const char *code, const char *fmt, ...) BT_PRINTF(4, 5);
 
-const char *bt_status_name(bt_status status); /* "E_BUDGET" */
 const char *bt_status_text(bt_status status); /* "over the memory budget" */
 int bt_status_exit_code(bt_status status);
 

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -331,9 +332,8 @@ int64_t bt_os_unix_ms(void) {
 
 /* ---- /proc, line by line ---------------------------------------------------------------------------------------- */
 
-#define PROC_LINE_MAX (PATH_BYTES + 128) /* a line of maps: addresses, offset, inode, then one path */
-#define PATH_BYTES    4096               /* PATH_MAX of linux/limits.h */
-#define PROC_N_LINES  65536              /* vm.max_map_count is 65530 unless raised: one mapping, one line */
+#define PROC_LINE_MAX (PATH_MAX + 128) /* a line of maps: addresses, offset, inode, then one path */
+#define PROC_N_LINES  65536            /* vm.max_map_count is 65530 unless raised: one mapping, one line */
 
 typedef struct lines {
     int fd;
@@ -499,7 +499,7 @@ __attribute__((no_sanitize_address)) static void touch_for_reading(const mapping
 }
 
 int bt_os_freeze_text(void) {
-    char program[PATH_BYTES];
+    char program[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     program[n > 0 ? n : 0] = '\0';
     lines in;

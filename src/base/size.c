@@ -20,13 +20,6 @@ bool bt_add_u64(uint64_t a, uint64_t b, uint64_t *ret) {
     return true;
 }
 
-bool bt_sub_u64(uint64_t a, uint64_t b, uint64_t *ret) {
-    uint64_t difference = 0;
-    if (__builtin_sub_overflow(a, b, &difference)) return false;
-    *ret = difference;
-    return true;
-}
-
 bool bt_mul_u64(uint64_t a, uint64_t b, uint64_t *ret) {
     uint64_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) return false;

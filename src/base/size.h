@@ -6,7 +6,6 @@
 
 /* true = ok, and *ret is set; false = the result does not fit, and *ret is untouched */
 bool bt_add_u64(uint64_t a, uint64_t b, uint64_t *ret);
-bool bt_sub_u64(uint64_t a, uint64_t b, uint64_t *ret);
 bool bt_mul_u64(uint64_t a, uint64_t b, uint64_t *ret);
 bool bt_align_up_u64(uint64_t a, uint64_t align, uint64_t *ret); /* align: a power of two or any number >= 1 */
 /* Saturating twins: for forecasts and for shortfalls, where UINT64_MAX or 0 is the right answer. */

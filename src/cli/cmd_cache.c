@@ -61,23 +61,30 @@ static int print_table(const bt_cache *cache, uint32_t chosen, bool clear) {
     return code;
 }
 
-static json_t *seconds_or_null(const bt_cache_kind *kind, int64_t seconds) {
-    return kind->n_files > 0 ? json_integer(seconds) : json_null();
+/* Unix time; null: there is no file. */
+static bt_known seconds_of(const bt_cache_kind *kind, int64_t seconds) {
+    return (bt_known){.known = kind->n_files > 0, .value = (uint64_t)seconds};
 }
 
 static int print_json(const bt_cache *cache, uint32_t chosen) {
-    json_t *list = json_array();
+    bt_json_out out;
+    json_t *root = bt_cli_json_begin(&out);
+    bt_json_put_text_or_null(&out, root, "folder", cache->folder);
+    bt_json_put_bool(&out, root, "cut", cache->cut);
+    json_t *list = bt_json_put_array(&out, root, "kinds");
     for (uint32_t i = 0; i < BT_CACHE_KINDS; i++) {
         const bt_cache_kind *k = &cache->kinds[i];
         if (((chosen >> i) & 1) == 0) continue;
-        (void)json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o, s:o, s:b, s:I}", "kind", k->name, "files",
-                                                    (json_int_t)k->n_files, "bytes", (json_int_t)k->bytes, "oldest_s",
-                                                    seconds_or_null(k, k->oldest_s), "newest_s",
-                                                    seconds_or_null(k, k->newest_s), "clearable", (int)k->clearable,
-                                                    "removed", (json_int_t)k->n_removed));
+        json_t *one = bt_json_add_object(&out, list);
+        bt_json_put_text(&out, one, "kind", k->name);
+        bt_json_put_u64(&out, one, "files", k->n_files);
+        bt_json_put_u64(&out, one, "bytes", k->bytes);
+        bt_json_put_known(&out, one, "oldest_s", seconds_of(k, k->oldest_s));
+        bt_json_put_known(&out, one, "newest_s", seconds_of(k, k->newest_s));
+        bt_json_put_bool(&out, one, "clearable", k->clearable);
+        bt_json_put_u64(&out, one, "removed", k->n_removed);
     }
-    return bt_cli_print_json(json_pack("{s:s, s:i, s:s?, s:b, s:o}", "burthen", BT_VERSION, "schema", 1, "folder",
-                                       cache->folder[0] ? cache->folder : NULL, "cut", (int)cache->cut, "kinds", list));
+    return bt_cli_json_end(&out, root);
 }
 
 static bt_status choose(const bt_cli_options *options, const bt_option_result *args, uint32_t *ret, bt_error *err) {

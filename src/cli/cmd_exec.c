@@ -29,6 +29,7 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,6 @@
 #define EXIT_CANNOT      126 /* POSIX: found, and cannot be started */
 #define EXIT_NOT_FOUND   127
 #define REPORT_MAX_BYTES (1u << 20)
-#define PATH_BYTES       4096u /* PATH_MAX of Linux (linux/limits.h) */
 
 typedef struct executing {
     const bt_cli_options *options;
@@ -245,7 +245,7 @@ static void recall_runs(executing *x) {
 /* A program of llama.cpp's that no folder of PATH has, and that came with this one (an installation's llama-server,
  * which is not in PATH since it is of one version alone): its folder becomes the last of PATH, for wrappers too. */
 static void offer_own_program(const executing *x) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     const bt_command *command = &x->judge.command;
     const char *name = x->argv[command->program_at];
     const char *folders = getenv("PATH");

@@ -8,9 +8,10 @@
 
 #include <string.h>
 
-#define HELP_MAX_BYTES (1u << 20) /* far over the table */
-#define NAME_COLUMNS   31
-#define TWO_COLUMNS    70u
+#define HELP_MAX_BYTES  (1u << 20) /* far over the table */
+#define USAGE_MAX_BYTES 4096u      /* of one command: a line */
+#define NAME_COLUMNS    31
+#define TWO_COLUMNS     70u
 
 /* Names beside what is said of them, or above it where that would be a narrow column. */
 static void add_overview(size_t n_columns, bt_text *text) {
@@ -36,49 +37,57 @@ static void add_overview(size_t n_columns, bt_text *text) {
 
 /* ---- as JSON ---------------------------------------------------------------------------------------------------- */
 
-static json_t *parts_json(const char *parts, char separator) {
-    json_t *list = json_array();
+static void put_parts(bt_json_out *out, json_t *row, const char *key, const char *parts, char separator) {
+    json_t *list = bt_json_put_array(out, row, key);
     const char end[] = {separator, '\0'};
     for (const char *p = parts ? parts : ""; *p;) {
         size_t n = strcspn(p, end);
-        (void)json_array_append_new(list, json_stringn(p, n)); /* json_pack fails on what is missing */
+        bt_json_add_text(out, list, p, n);
         p += n + (p[n] == separator);
     }
-    return list;
 }
 
-static json_t *option_json(const bt_option *row) {
+static void put_option(bt_json_out *out, json_t *options, const bt_option *row) {
     static const char *const kinds[] = {"flag", "text", "size", "whole", "whole", "real", "choice", "other"};
     char twin[96];
     bt_option_twin(row, twin, sizeof twin);
-    return json_pack("{s:s, s:s?, s:o, s:s, s:s?, s:o, s:s?, s:s?, s:s?}", "name", row->name, "alias", row->alias,
-                     "shorts", parts_json(row->shorts, ' '), "kind", kinds[row->kind], "argument", bt_option_arg(row),
-                     "choices", parts_json(row->choices, '|'), "default", row->shown_default, "environment",
-                     row->no_env ? NULL : twin, "help", row->help);
+    json_t *one = bt_json_add_object(out, options);
+    bt_json_put_text(out, one, "name", row->name);
+    bt_json_put_text(out, one, "alias", row->alias);
+    put_parts(out, one, "shorts", row->shorts, ' ');
+    bt_json_put_text(out, one, "kind", kinds[row->kind]);
+    bt_json_put_text(out, one, "argument", bt_option_arg(row));
+    put_parts(out, one, "choices", row->choices, '|');
+    bt_json_put_text(out, one, "default", row->shown_default);
+    bt_json_put_text(out, one, "environment", row->no_env ? NULL : twin);
+    bt_json_put_text(out, one, "help", row->help);
 }
 
-static json_t *verb_json(const bt_verb *verb) {
+static void put_verb(bt_json_out *out, json_t *commands, const bt_verb *verb) {
     bt_text usage;
-    json_t *options = json_array();
-    bt_text_init(&usage, 4096);
+    bt_text_init(&usage, USAGE_MAX_BYTES);
     bt_verb_usage(verb, &usage);
+    if (usage.failed) out->failed = true;
+    json_t *one = bt_json_add_object(out, commands);
+    bt_json_put_text(out, one, "name", verb->name);
+    bt_json_put_text(out, one, "usage", bt_text_str(&usage));
+    bt_json_put_text(out, one, "summary", verb->summary);
+    json_t *options = bt_json_put_array(out, one, "options");
     for (size_t i = 0; i < bt_cli_option_count; i++) {
         const bt_option *row = &bt_cli_option_table[i];
-        if (!row->hidden && (row->commands & (uint32_t)verb->bit))
-            (void)json_array_append_new(options, option_json(row));
+        if (!row->hidden && (row->commands & (uint32_t)verb->bit)) put_option(out, options, row);
     }
-    json_t *made = json_pack("{s:s, s:s, s:s, s:o}", "name", verb->name, "usage", bt_text_str(&usage), "summary",
-                             verb->summary, "options", options);
     bt_text_done(&usage);
-    return made;
 }
 
 static int print_json(const bt_verb *only) {
-    json_t *commands = json_array();
+    bt_json_out out;
+    json_t *root = bt_cli_json_begin(&out);
+    json_t *commands = bt_json_put_array(&out, root, "commands");
     for (size_t i = 0; i < bt_verb_count; i++) {
-        if (!only || only == &bt_verbs[i]) (void)json_array_append_new(commands, verb_json(&bt_verbs[i]));
+        if (!only || only == &bt_verbs[i]) put_verb(&out, commands, &bt_verbs[i]);
     }
-    return bt_cli_print_json(json_pack("{s:s, s:i, s:o}", "burthen", BT_VERSION, "schema", 1, "commands", commands));
+    return bt_cli_json_end(&out, root);
 }
 
 int bt_cmd_help(const bt_cli_options *options, bt_option_result *args) {

@@ -8,10 +8,11 @@
 #include "cli/commands.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <unistd.h>
 
 int bt_cmd_serve(const bt_cli_options *options, bt_option_result *args) {
-    char path[4096]; /* PATH_MAX of Linux */
+    char path[PATH_MAX];
     bt_error err = {0};
     (void)args;
     char **argv = bt_heap_array((size_t)options->argc + 2, sizeof *argv);

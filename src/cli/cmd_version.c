@@ -34,11 +34,15 @@ static const char *const features[] = {
     NULL};
 
 static int print_json(const char *engine, const char *system) {
-    json_t *list = json_array();
+    bt_json_out out;
+    json_t *root = bt_cli_json_begin(&out);
+    bt_json_put_text(&out, root, "llama_cpp", engine);
+    bt_json_put_text(&out, root, "compiler", COMPILER);
+    bt_json_put_text(&out, root, "system", system);
+    json_t *list = bt_json_put_array(&out, root, "features");
     for (size_t i = 0; features[i]; i++)
-        (void)json_array_append_new(list, json_string(features[i]));
-    return bt_cli_print_json(json_pack("{s:s, s:i, s:s?, s:s, s:s, s:o}", "burthen", BT_VERSION, "schema", 1,
-                                       "llama_cpp", engine, "compiler", COMPILER, "system", system, "features", list));
+        bt_json_add_text(&out, list, features[i], strlen(features[i]));
+    return bt_cli_json_end(&out, root);
 }
 
 int bt_cmd_version(const bt_cli_options *options, bt_option_result *args) {

@@ -27,6 +27,7 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,6 @@
 #define PRELOAD_NAME "libburthen-grammar.so"
 #define PLUGIN_NAME  "libggml-burthen.so"
 #define ARENA_BLOCK  (64u << 10)
-#define PATH_BYTES   4096u
 /* What a cgroup is charged for beside the process: its page tables, the kernel's own, files in passing (C1). */
 #define LEAF_MARGIN_BYTES (UINT64_C(16) << 20)
 #define PROBE_LIMIT_MS    30000u /* llama-server --list-devices takes some 100 ms */
@@ -61,7 +61,7 @@ static bt_cli_options options_of(const bt_exec_budget_ask *ask, const bt_drop_in
 
 /* What is learned of a program holds for this very file of it, this model, these slots. */
 static void name_learned(bt_exec_budget *budget, const bt_exec_budget_ask *ask, char *const *argv) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     const bt_wishes *wishes = &budget->options.wishes;
     char settings[64];
     (void)snprintf(settings, sizeof settings, "burthen %s, %s%s", BT_VERSION, bt_engine_build_version(),
@@ -192,7 +192,7 @@ static const char *reason_in(char *said) {
 static bt_status ask_program(const bt_exec_budget *budget, const bt_exec_budget_ask *ask, const bt_rewrite *rewrite,
                              bt_error *err) {
     uint32_t n = ask->command->first;
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     if (!bt_beside_program(rewrite->argv[0], path, sizeof path)) return BT_OK;
     char **argv = bt_arena_array(budget->arena, (uint64_t)n + 2, sizeof *argv);
     if (!argv) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to ask the program");

@@ -11,6 +11,8 @@
 #include "guard/said.h"
 #include "guard/wrapper.h"
 
+#include <limits.h>
+
 typedef struct bt_exec_budget_ask {
     const bt_cli_options *options;
     char *const *argv;         /* as it was typed */
@@ -28,8 +30,8 @@ typedef struct bt_exec_budget {
     bt_machine machine;
     bt_placed placed;
     bt_plan plan;
-    char plugin[4096], preload[4096]; /* PATH_MAX */
-    int plan_fd;                      /* 0: none */
+    char plugin[PATH_MAX], preload[PATH_MAX];
+    int plan_fd; /* 0: none */
     char plan_path[32];
     bt_guard_env env[4];
     uint32_t n_env;

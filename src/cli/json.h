@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * json.h: JSON that a command prints and no other reads: small, made in one go. What is exchanged is src/report's. */
+ * json.h: JSON that a command prints and that nothing of ours reads again. */
 #pragma once
 
-#include "cli/commands.h"
+#include "report/json.h"
 
-#include <jansson.h>
-
-/* Print it, indented, and release it. NULL: memory was refused while it was made. The exit code. */
-int bt_cli_print_json(json_t *root);
+/* Begin an answer: the version and the schema's. NULL is a failure that out remembers. */
+json_t *bt_cli_json_begin(bt_json_out *out);
+/* Print it and release it; where a part of it was refused memory nothing is printed but that. The exit code. */
+int bt_cli_json_end(bt_json_out *out, json_t *root);

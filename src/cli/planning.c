@@ -119,10 +119,6 @@ bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_m
     return options->machine_file ? BT_OK : bt_machine_devices_probe(options->root, ret_machine, err);
 }
 
-bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine) {
-    return bt_problem_wishes(&options->wishes, machine);
-}
-
 /* ---- what stands beside the model ---- */
 
 static void name_companion(const char *path, bt_companion *ret) {
@@ -191,7 +187,7 @@ void bt_planning_share_budget(const bt_offload *offload, bt_budget *budget) {
 static bt_status make_problem(const bt_cli_options *options, const bt_placed *placed, const bt_facts *draft,
                               const bt_machine *machine, bt_arena *arena, bt_problem *ret_problem, bt_error *err) {
     const bt_facts *facts = placed->facts;
-    bt_wishes wishes = bt_planning_wishes(options, machine);
+    bt_wishes wishes = bt_problem_wishes(&options->wishes, machine);
     if (draft && options->wishes.repack == BT_AUTO) wishes.repack = BT_OFF;
     bt_choices choices;
     bt_budget *budget = NULL;
@@ -433,7 +429,8 @@ bt_status bt_planning_exact(const bt_cli_options *options, const bt_facts *facts
     if (!plan) return bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
     BT_TRY(open_draft(options, facts, &draft, err));
     bt_planning_look_at_disk(options, facts, machine);
-    if (!options->machine_file) bt_speed_measure(facts, bt_planning_wishes(options, machine).n_threads, machine);
+    if (!options->machine_file)
+        bt_speed_measure(facts, bt_problem_wishes(&options->wishes, machine).n_threads, machine);
     bt_status status = bt_placing_make(options, facts, machine, arena, &placed, err);
     if (status == BT_OK) status = place_exact(options, draft, machine, base_bytes, outputs, arena, &placed, plan, err);
     bt_facts_close(draft);

@@ -15,8 +15,6 @@
 BT_MUST_CHECK bt_status bt_planning_machine(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
 /* The same, with the devices beside the host. */
 BT_MUST_CHECK bt_status bt_planning_all_pools(const bt_cli_options *options, bt_machine *ret_machine, bt_error *err);
-/* The wishes, with the threads that will be used. */
-bt_wishes bt_planning_wishes(const bt_cli_options *options, const bt_machine *machine);
 /* All three say which of the model stands on devices: what is left are the facts to load with, which the caller closes.
  * Price by formula, then decide. A refusal is BT_OK and a verdict in the plan. A draft model that is wanted is priced
  * whether it would be loaded or not. */

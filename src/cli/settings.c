@@ -24,12 +24,12 @@
 #include "yaml/yaml.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_BYTES  4096u /* PATH_MAX of Linux (linux/limits.h) */
-#define WHERE_BYTES 4160u /* a path, and ":LINE" */
+#define WHERE_BYTES (PATH_MAX + 64u) /* a path, and ":LINE" */
 #define ARENA_BLOCK (1u << 14)
 #define EVERY       0u /* for each command that has the option */
 
@@ -91,8 +91,10 @@ static const char *nearest_key(const char *key, uint32_t command) {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static bt_status wrong(const bt_settings *s, uint32_t line, bt_error *err, const char *what, const char *key) {
-    return bt_fail(err, BT_E_ARG, "settings", BT_MEASURE_NONE, 0, 0, "%s:%u: %s%s", s->file, line, key, what);
+/* key: what the sentence begins with; "" for none. */
+static bt_status wrong(const bt_settings *s, uint32_t line, const char *key, const char *what, bt_error *err) {
+    return bt_fail(err, BT_E_ARG, "settings", BT_MEASURE_NONE, 0, 0, "%s:%u: %s%s%s", s->file, line, key,
+                   key[0] ? " " : "", what);
 }
 
 static bt_status no_memory(const bt_settings *s, bt_error *err) {
@@ -107,12 +109,12 @@ static bt_status fail_key(const bt_settings *s, const bt_yaml_entry *entry, uint
                    nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
-/* A scalar as it is written, a list of them with commas. NULL with err filled in. */
+/* A scalar as it is written, a list of them with commas. */
 static bt_status take_value(bt_settings *s, const bt_yaml_entry *entry, const char **ret, bt_error *err) {
     const bt_yaml_node *value = entry->value;
     *ret = value->kind == BT_YAML_SCALAR ? value->text : "";
     if (value->kind == BT_YAML_SCALAR) return BT_OK;
-    if (value->kind == BT_YAML_MAP) return wrong(s, entry->line, err, " takes a value, not a mapping", entry->key);
+    if (value->kind == BT_YAML_MAP) return wrong(s, entry->line, entry->key, "takes a value, not a mapping", err);
     bt_text text;
     bt_text_init(&text, BT_SETTINGS_MAX_BYTES);
     bt_status status = BT_OK;
@@ -120,7 +122,7 @@ static bt_status take_value(bt_settings *s, const bt_yaml_entry *entry, const ch
         bt_text_add(&text, i ? "," : "");
         bt_text_add(&text, value->items[i]->kind == BT_YAML_SCALAR ? value->items[i]->text : "");
         if (value->items[i]->kind != BT_YAML_SCALAR)
-            status = wrong(s, value->items[i]->line, err, " takes a list of values", entry->key);
+            status = wrong(s, value->items[i]->line, entry->key, "takes a list of values", err);
     }
     const char *copy = status == BT_OK && !text.failed ? bt_arena_strdup(s->arena, bt_text_str(&text)) : NULL;
     bt_text_done(&text);
@@ -133,14 +135,14 @@ static bt_status take_setting(bt_settings *s, const bt_yaml_entry *entry, uint32
     const bt_option *row = find_row(entry->key, command);
     if (!row) return fail_key(s, entry, command, err);
     if (row->no_env)
-        return wrong(s, entry->line, err, " is of one run, and is not kept: it stands on the command line", entry->key);
+        return wrong(s, entry->line, entry->key, "is of one run, and is not kept: it stands on the command line", err);
     if (entry->value->kind == BT_YAML_SCALAR && entry->value->type == BT_YAML_NULL) return BT_OK;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->items[i].command != command || strcmp(s->items[i].name, row->name) != 0) continue;
         return bt_fail(err, BT_E_ARG, "settings", BT_MEASURE_NONE, 0, 0, "%s:%u: %s stands at line %u already", s->file,
                        entry->line, row->name, s->items[i].line);
     }
-    if (s->n == BT_SETTINGS_MAX) return wrong(s, entry->line, err, "too many values", "");
+    if (s->n == BT_SETTINGS_MAX) return wrong(s, entry->line, "", "too many values", err);
     setting *item = &s->items[s->n];
     *item = (setting){.name = row->name, .command = command, .line = entry->line};
     BT_TRY(take_value(s, entry, &item->value, err));
@@ -150,7 +152,7 @@ static bt_status take_setting(bt_settings *s, const bt_yaml_entry *entry, uint32
 
 static bt_status take_all(bt_settings *s, const bt_yaml_node *root, bt_error *err) {
     if (!root) return BT_OK;
-    if (root->kind != BT_YAML_MAP) return wrong(s, root->line, err, "a mapping of options is wanted", "");
+    if (root->kind != BT_YAML_MAP) return wrong(s, root->line, "", "a mapping of options is wanted", err);
     for (uint32_t i = 0; i < root->n; i++) {
         const bt_yaml_entry *entry = &root->entries[i];
         const bt_verb *verb = bt_verb_find(entry->key);
@@ -201,10 +203,15 @@ void bt_settings_close(bt_settings *settings) {
 
 /* ---- where it is ------------------------------------------------------------------------------------------------ */
 
+static const char *process_environ(const char *name) {
+    return getenv(name);
+}
+
 bool bt_settings_path(const char *(*environ_get)(const char *), char *ret_path, size_t capacity, bool *ret_named) {
-    const char *named = environ_get ? environ_get("BURTHEN_CONFIG") : getenv("BURTHEN_CONFIG");
-    const char *config = environ_get ? environ_get("XDG_CONFIG_HOME") : getenv("XDG_CONFIG_HOME");
-    const char *home = environ_get ? environ_get("HOME") : getenv("HOME");
+    const char *(*get_variable)(const char *) = environ_get ? environ_get : process_environ;
+    const char *named = get_variable("BURTHEN_CONFIG");
+    const char *config = get_variable("XDG_CONFIG_HOME");
+    const char *home = get_variable("HOME");
     int n = 0;
     *ret_named = named != NULL;
     if (named) {
@@ -234,7 +241,7 @@ static int read_file(const char *path, bt_text *text) {
 }
 
 bt_status bt_settings_open(const char *(*environ_get)(const char *), bt_settings **ret, bt_error *err) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     bool named = false;
     bt_text text;
     *ret = NULL;

@@ -208,8 +208,8 @@ static bt_whose set_weight(bt_device *device, const struct ggml_tensor *tensor, 
     return whose;
 }
 
-void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
-                   size_t size) {
+static void buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
+                       size_t size) {
     const bt_buffer *buffer = ggml->context;
     bool is_weights = ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
     bt_whose whose = is_weights ? set_weight(buffer->device, tensor, data, offset, size) : BT_WHOSE_OTHER;
@@ -218,8 +218,8 @@ void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const
     if (span) memcpy(span, data, size);
 }
 
-void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
-                   size_t size) {
+static void buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
+                       size_t size) {
     bt_device *device = ((bt_buffer *)ggml->context)->device;
     if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
         pthread_mutex_lock(&device->graph_lock);
@@ -237,7 +237,7 @@ static bool buffer_copy(ggml_backend_buffer_t ggml, const struct ggml_tensor *sr
     size_t bytes = ggml_nbytes(src);
     if (!ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) return false;
     if (ggml_backend_buffer_is_host(src->buffer)) {
-        bt_buffer_set(ggml, dst, src->data, 0, bytes);
+        buffer_set(ggml, dst, src->data, 0, bytes);
         return true;
     }
     if (ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS || bt_buffer_is_ours(buffer->device, src->buffer))
@@ -251,8 +251,8 @@ static const struct ggml_backend_buffer_i buffer_calls = {
     .free_buffer = buffer_free,
     .get_base = buffer_base,
     .memset_tensor = buffer_memset,
-    .set_tensor = bt_buffer_set,
-    .get_tensor = bt_buffer_get,
+    .set_tensor = buffer_set,
+    .get_tensor = buffer_get,
     .cpy_tensor = buffer_copy,
     .clear = buffer_clear,
 };

@@ -69,10 +69,6 @@ void bt_buffers_init(bt_device *device);
 /* Free what libllama did not: its loader leaves its staging behind when it fails. */
 void bt_buffers_close(bt_device *device);
 bool bt_buffer_is_ours(const bt_device *device, ggml_backend_buffer_t buffer);
-void bt_buffer_set(ggml_backend_buffer_t ggml, struct ggml_tensor *tensor, const void *data, size_t offset,
-                   size_t size);
-void bt_buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *tensor, void *data, size_t offset,
-                   size_t size);
 bt_status bt_buffers_classify(bt_device *device, bt_error *err);
 /* A guest's, before a graph runs: what it uses is charged, and holds what was written to it. */
 bt_status bt_buffers_use(bt_device *device, const struct ggml_cgraph *graph, bt_error *err);
@@ -83,8 +79,6 @@ typedef struct bt_weights bt_weights;
 
 bt_status bt_weights_open(bt_device *device, bt_weights **ret_weights, bt_error *err);
 void bt_weights_close(bt_weights *weights);
-/* Tensor of the file with this name and size, or BT_NO_WEIGHT. */
-uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type);
 /* Whose a tensor is. NO_MORE: what came of it before is the file's, this is not, and it is ordinary memory from now on,
  * into which bt_weights_fetch brings what came before. */
 typedef enum bt_whose { BT_WHOSE_FILE, BT_WHOSE_OTHER, BT_WHOSE_NO_MORE } bt_whose;

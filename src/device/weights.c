@@ -93,7 +93,8 @@ static void sort_names(bt_weights *weights) {
     }
 }
 
-uint32_t bt_weights_find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type) {
+/* Tensor of the file with this name and size, or BT_NO_WEIGHT. */
+static uint32_t find(const bt_weights *weights, const char *name, uint64_t bytes, uint32_t type) {
     uint32_t low = 0, high = weights->facts->n_tensors;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
@@ -285,14 +286,14 @@ static void fill(bt_weights *weights, uint32_t weight, const void *data, uint64_
 /* A tensor of the file by its first piece, or BT_NO_WEIGHT: ordinary memory. */
 static uint32_t match(bt_weights *weights, const struct ggml_tensor *tensor, const void *data, uint64_t offset,
                       uint64_t bytes) {
-    uint32_t weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
+    uint32_t weight = find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
     if (weight == BT_NO_WEIGHT || offset != 0) return BT_NO_WEIGHT;
     if (weights->facts->tensors[weight].role == BT_ROLE_AWAY) return BT_NO_WEIGHT; /* it was to be elsewhere */
     return is_of_file(weights, weight, data, bytes) && remember(weights, tensor, weight) ? weight : BT_NO_WEIGHT;
 }
 
 bt_status bt_weights_fetch(const bt_weights *weights, const struct ggml_tensor *tensor, void *dest, bt_error *err) {
-    uint32_t weight = bt_weights_find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
+    uint32_t weight = find(weights, tensor->name, ggml_nbytes(tensor), (uint32_t)tensor->type);
     if (weight == BT_NO_WEIGHT) return BT_OK; /* it has another name by now: nothing of it came as a weight */
     const bt_tensor *facts = &weights->facts->tensors[weight];
     return bt_store_read(weights->device->params.store, facts->shard, facts->file_offset, dest, facts->bytes, err);

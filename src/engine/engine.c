@@ -79,15 +79,11 @@ const char *bt_engine_build_version(void) {
 
 /* ---- memory of this process ---- */
 
-uint64_t bt_engine_mapped_bytes(bt_engine *engine) {
-    bt_account_measure(engine->account);
-    return bt_account_mapped_bytes(engine->account);
-}
-
 uint64_t bt_engine_heap_bytes(bt_engine *engine) {
     bt_os_memory memory;
     bt_os_memory_read(&memory);
-    return bt_sat_sub_u64(memory.anon_bytes.value, bt_engine_mapped_bytes(engine));
+    bt_account_measure(engine->account);
+    return bt_sat_sub_u64(memory.anon_bytes.value, bt_account_mapped_bytes(engine->account));
 }
 
 /* ---- opening ---- */

@@ -82,5 +82,3 @@ const bt_facts *bt_engine_facts(const bt_engine *engine);
 BT_MUST_CHECK bt_status bt_engine_check(const bt_engine *engine, bt_error *err);
 /* Heap of this process that no mapping of ours explains, now. */
 uint64_t bt_engine_heap_bytes(bt_engine *engine);
-/* Resident bytes of all mappings, now. */
-uint64_t bt_engine_mapped_bytes(bt_engine *engine);

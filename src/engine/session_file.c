@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,6 @@
 #define TRAILER_BYTES_MAX (64u << 20) /* texts of a context of millions of tokens */
 #define CHUNK_BYTES       (64u << 10)
 #define MESSAGES_MAX      65536u /* as in a conversation */
-#define PATH_BYTES        4096u
 
 /* the last of the file */
 static const char magic[MAGIC_BYTES] = {'B', 'T', 'S', 'E', 'S', 'S', '0', '1'};
@@ -105,7 +105,7 @@ static bool append_ours(int fd, const bt_text *trailer) {
 
 bt_status bt_session_file_save(const char *path, bt_session *session, const bt_facts *facts, const bt_plan *plan,
                                const bt_saved *saved, bt_error *err) {
-    char aside[PATH_BYTES];
+    char aside[PATH_MAX];
     if (snprintf(aside, sizeof aside, "%s.XXXXXX", path) >= (int)sizeof aside)
         return bt_fail_sys(err, ENAMETOOLONG, "session_write", "cannot write the session to %s", path);
     bt_text trailer;

@@ -18,6 +18,7 @@
 #include "engine/template_wire.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -29,7 +30,6 @@
 #include <unistd.h>
 
 #define WORKER_NAME   BT_TEMPLATE_WORKER
-#define PATH_BYTES    4096u
 #define REPLY_WAIT_NS UINT64_C(60000000000) /* the worker stops itself after 10 s of computing */
 /* The conversation that prices a template: turns of this many tokens, of this many bytes (English: about four). */
 #define PRICE_TURN_TOKENS 32u
@@ -85,7 +85,7 @@ static int spawn(const char *path, uint64_t limit_bytes, int fd, pid_t *ret_pid)
     (void)snprintf(limit, sizeof limit, "%llu", (unsigned long long)limit_bytes);
     char *argv[] = {(char[]){WORKER_NAME}, limit, NULL};
     char *envp[] = {(char[]){"LC_ALL=C"}, NULL, NULL};
-    char zone[PATH_BYTES]; /* templates may print today's date */
+    char zone[PATH_MAX]; /* templates may print today's date */
     const char *tz = getenv("TZ");
     if (tz && snprintf(zone, sizeof zone, "TZ=%s", tz) < (int)sizeof zone) envp[1] = zone;
     posix_spawn_file_actions_t actions;
@@ -155,7 +155,7 @@ static bt_status death(int state, uint64_t limit_bytes, bt_error *err) {
 }
 
 static bt_status ask(const bt_template *t, const bt_text *request, bt_text *reply, bt_error *err) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     if (!t->worker && !bt_beside_find(WORKER_NAME, X_OK, path, sizeof path))
         return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s is not beside this program",
                        WORKER_NAME);

@@ -23,6 +23,7 @@
 #include "guard/visible.h"
 #include "plan/plan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,7 +31,6 @@
 
 #define ARENA_MAX_BYTES (64u << 20)
 #define ARENA_BLOCK     (64u << 10)
-#define PATH_BYTES      4096u
 #define READ_BYTES      4096u /* a page at a time: config files are no larger */
 
 /* ---- the command ---- */
@@ -173,7 +173,7 @@ static void add_variables(const bt_judge *judge, bt_text *out) {
 
 void bt_judge_recall(bt_judge *judge) {
     bt_text variables;
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     char *const *argv = judge->input.argv;
     bool has_program = judge->command.program != BT_PROGRAM_NONE;
     const char *program = argv[has_program ? judge->command.program_at : 0];

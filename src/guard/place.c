@@ -59,7 +59,8 @@ static uint64_t shared_bytes(const bt_guard_search *s, const bt_guard_price *pri
     return sum;
 }
 
-uint64_t bt_guard_host_base(const bt_guard_search *s, const bt_guard_price *price, bool moved) {
+/* What the host must hold: all of it but what grows beside it. */
+static uint64_t host_base(const bt_guard_search *s, const bt_guard_price *price, bool moved) {
     uint64_t bytes = moved ? price->host.total_bytes : price->host_firm_bytes;
     bytes = bt_sat_sub_u64(bytes, price->host.bytes[BT_GUARD_CHECKPOINTS]);
     bytes = bt_sat_sub_u64(bytes, price->host.bytes[BT_GUARD_PROMPT_CACHE]);
@@ -68,7 +69,7 @@ uint64_t bt_guard_host_base(const bt_guard_search *s, const bt_guard_price *pric
 
 bool bt_guard_host_holds(const bt_guard_search *s, const bt_guard_price *price, bool moved) {
     bt_known have = s->ask->settings.host_free_bytes;
-    return !have.known || bt_guard_host_base(s, price, moved) <= have.value;
+    return !have.known || host_base(s, price, moved) <= have.value;
 }
 
 /* ---- where nothing is decided ---- */
@@ -184,7 +185,7 @@ static void say_kept(const bt_guard_search *s, bt_guard_decision *ret) {
     say_numbers(s, &ret->price_after, numbers, sizeof numbers);
     (void)snprintf(ret->reason, sizeof ret->reason, "fits as it stands: %s", numbers);
     bt_known have = s->ask->settings.host_free_bytes;
-    uint64_t need = bt_guard_host_base(s, &ret->price_after, true);
+    uint64_t need = host_base(s, &ret->price_after, true);
     if (!have.known || need <= have.value) return;
     size_t n = strlen(ret->reason);
     (void)snprintf(ret->reason + n, sizeof ret->reason - n,
@@ -248,7 +249,7 @@ static void trim_caches(const bt_guard_search *s, bool moved, bt_placement *plac
     bt_known have = s->ask->settings.host_free_bytes;
     if (!have.known || s->ask->price.effective->program != BT_PROGRAM_SERVER) return;
     bool with_mapped = moved || s->ask->settings.host_is_budget;
-    uint64_t left = bt_sat_sub_u64(have.value, bt_guard_host_base(s, price, with_mapped));
+    uint64_t left = bt_sat_sub_u64(have.value, host_base(s, price, with_mapped));
     uint64_t kept = price->host.bytes[BT_GUARD_CHECKPOINTS];
     uint64_t cache = price->host.bytes[BT_GUARD_PROMPT_CACHE];
     if (kept > left) { /* both cannot be: the prompt cache goes, and checkpoints as far as they must */
@@ -396,7 +397,7 @@ static void refuse_ram(const bt_guard_search *s, bool moved, bt_guard_decision *
     ret->kind = BT_GUARD_REFUSED;
     (void)snprintf(ret->code, sizeof ret->code, "insufficient_ram");
     (void)snprintf(ret->reason, sizeof ret->reason, "insufficient memory: %.120s needs %s of the host%s, which has %s",
-                   file_of(s), BT_SIZE(bt_guard_host_base(s, &ret->price_after, moved)),
+                   file_of(s), BT_SIZE(host_base(s, &ret->price_after, moved)),
                    moved ? " for what does not fit on devices" : "", BT_SIZE(s->ask->settings.host_free_bytes.value));
 }
 

@@ -27,7 +27,6 @@ bool bt_guard_devices_hold(const bt_guard_search *s, const bt_guard_price *price
 /* The host holds it, without what grows beside it (checkpoints, prompt cache). moved: something was moved there, so
  * that mapped weights count too. */
 bool bt_guard_host_holds(const bt_guard_search *s, const bt_guard_price *price, bool moved);
-uint64_t bt_guard_host_base(const bt_guard_search *s, const bt_guard_price *price, bool moved);
 /* A placement whose devices hold it, with other shares or another main device if it must be and may be. */
 bool bt_guard_try(const bt_guard_search *s, bt_placement *placement, bt_guard_price *ret_price);
 

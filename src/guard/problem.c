@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * problem.c: from facts, a machine and wishes to the planner's question, by formula; and for programs of others, the
- * answer.
+ * problem.c: from facts, a machine and wishes to the planner's question, by formula.
  *
  *   facts, wishes -> choices (prices) -.
  *   facts         -> units              +-> bt_problem -> bt_plan_make
  *   machine       -> budget, limit     -'
  *
  * All the deciding is in src/plan. `burthen plan` adds what only the program knows: devices, a draft model, a projector
- * (src/cli/planning.c). Bound: of a plan that is opened, ARENA_MAX_BYTES. */
+ * (src/cli/planning.c). Bound: the caller's arena. */
 #include "guard/problem.h"
 
 #include "base/error.h"
-#include "base/heap.h"
-#include "base/os.h"
 #include "guard/base_costs.h"
 #include "model/types.h"
 
-#define CTX_DEFAULT_CAP 4096u        /* docs/interfaces.md: the cap of an unasked context */
-#define ARENA_MAX_BYTES (256u << 20) /* units of a large model, and the search's tables */
-#define ARENA_BLOCK     (64u << 10)
-#define TYPE_F16        1u /* ggml's number */
+#define CTX_DEFAULT_CAP 4096u /* docs/interfaces.md: the cap of an unasked context */
 
 bt_wishes bt_problem_wishes(const bt_wishes *wishes, const bt_machine *machine) {
     bt_wishes all = *wishes;
@@ -62,51 +56,4 @@ bt_status bt_problem_make(const bt_facts *facts, const bt_machine *machine, cons
     };
     *ret_budget = budget;
     return bt_costs_experts(facts, arena, ret_problem, err);
-}
-
-/* ---- for programs of others (burthen.h) ---- */
-
-typedef struct opened {
-    bt_plan plan; /* first: what the caller holds is this */
-    bt_arena *arena;
-} opened;
-
-bt_wishes bt_wishes_default(void) {
-    return (bt_wishes){.type_k = TYPE_F16, .type_v = TYPE_F16};
-}
-
-static bt_status plan_into(opened *o, const bt_facts *facts, const bt_machine *machine, const bt_wishes *wishes,
-                           bt_error *err) {
-    const bt_wishes all = bt_problem_wishes(wishes, machine);
-    bt_problem problem;
-    bt_choices choices;
-    bt_budget *budget = NULL;
-    BT_TRY(bt_problem_make(facts, machine, &all, bt_os_cpu_has_avx2(), o->arena, &problem, &choices, &budget, err));
-    BT_TRY(bt_plan_make(&problem, o->arena, &o->plan, err));
-    o->plan.disk = machine->disk;
-    o->plan.disk_bytes_per_s = machine->disk_bytes_per_s;
-    o->plan.wishes = *wishes; /* as asked; plan.n_threads is what was made of it */
-    o->plan.page_cache = bt_plan_has_page_cache(&o->plan, machine);
-    return BT_OK;
-}
-
-bt_status bt_plan_open(const bt_facts *facts, const bt_machine *machine, const bt_wishes *wishes, bt_plan **ret_plan,
-                       bt_error *err) {
-    opened *o = bt_heap_alloc(sizeof *o);
-    if (o) o->arena = bt_arena_open(ARENA_MAX_BYTES, ARENA_BLOCK);
-    bt_status status = o && o->arena
-                           ? plan_into(o, facts, machine, wishes, err)
-                           : bt_fail(err, BT_E_NOMEM, "planning", BT_MEASURE_NONE, 0, 0, "no memory to make a plan");
-    if (status == BT_OK)
-        *ret_plan = &o->plan;
-    else if (o)
-        bt_plan_close(&o->plan);
-    return status;
-}
-
-void bt_plan_close(bt_plan *plan) {
-    if (!plan) return;
-    opened *o = (opened *)plan; /* its first member */
-    bt_arena_close(o->arena);
-    bt_heap_free(o);
 }

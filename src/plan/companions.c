@@ -55,18 +55,18 @@
 
 /* ---- lines ---- */
 
-bool bt_line_is_draft(bt_line line) {
+static bool is_draft(bt_line line) {
     return line == BT_LINE_DRAFT_WEIGHTS || line == BT_LINE_DRAFT_KV || line == BT_LINE_DRAFT_COMPUTE ||
            line == BT_LINE_DRAFT_VOCAB;
 }
 
-bool bt_line_is_mmproj(bt_line line) {
+static bool is_mmproj(bt_line line) {
     return line == BT_LINE_MMPROJ_WEIGHTS || line == BT_LINE_MMPROJ_ENCODE;
 }
 
 bool bt_plan_has_line(const bt_plan *plan, bt_line line) {
-    if (bt_line_is_draft(line)) return plan->draft.file[0] != '\0';
-    if (bt_line_is_mmproj(line)) return plan->mmproj.file[0] != '\0';
+    if (is_draft(line)) return plan->draft.file[0] != '\0';
+    if (is_mmproj(line)) return plan->mmproj.file[0] != '\0';
     bool is_guests = line == BT_LINE_ADAPTERS || line == BT_LINE_PROMPT_CACHE || line == BT_LINE_CHECKPOINTS;
     return !is_guests || plan->wishes.guest;
 }

@@ -46,8 +46,5 @@ BT_MUST_CHECK bt_status bt_companion_mmproj_add(const bt_projector *projector, c
 
 /* Bytes of companions that are there before the model is loaded: what that is added to. */
 uint64_t bt_companions_held_bytes(const bt_costs *costs);
-/* The line belongs to a draft or to a projector. */
-bool bt_line_is_draft(bt_line line);
-bool bt_line_is_mmproj(bt_line line);
 /* Whether a plan has the line: those of a companion are not shown where there is none. */
 bool bt_plan_has_line(const bt_plan *plan, bt_line line);

@@ -223,7 +223,7 @@ uint32_t bt_ctx_steps(const bt_ask *ask) {
     return (ask->n_ctx_start - ask->n_ctx_min) / ask->n_ctx_step;
 }
 
-uint32_t bt_ctx_lowest(const bt_ask *ask) {
+static uint32_t ctx_lowest(const bt_ask *ask) {
     return ask->n_ctx_start - bt_ctx_steps(ask) * ask->n_ctx_step;
 }
 
@@ -339,7 +339,7 @@ bool bt_search_best(bt_search *search, const bt_ask *ask, bt_candidate *ret) {
 }
 
 bt_minimum bt_search_minimum(const bt_search *search, const bt_ask *ask) {
-    uint32_t n_ctx = bt_ctx_lowest(ask);
+    uint32_t n_ctx = ctx_lowest(ask);
     bt_minimum least = {.need_bytes = UINT64_MAX, .n_ctx = n_ctx, .cost_index = ask->first_cost};
     for (uint32_t i = 0; i < ask->n_costs; i++) {
         const bt_costs *costs = &search->costs[ask->first_cost + i];

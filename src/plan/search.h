@@ -152,7 +152,6 @@ bt_minimum bt_search_minimum(const bt_search *search, const bt_ask *ask);
 /* That configuration (any of this form: a row, a context, a cost model) with nothing pinned that need not be, as a
  * candidate; placement in search->place. */
 void bt_search_minimum_take(bt_search *search, const bt_minimum *minimum, bt_candidate *ret);
-uint32_t bt_ctx_lowest(const bt_ask *ask);
 
 /* ---- what an answer adds (ladder.c, refusal.c, forecast.c) ---- */
 

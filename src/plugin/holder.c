@@ -25,6 +25,7 @@
 #include "ggml.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static bt_status check_plan(const bt_holder *holder, const bt_fingerprint *of_pl
 static bt_status read_plan(bt_holder *holder, const bt_text *text, bt_error *err) {
     const char *json = bt_text_str(text);
     bt_fingerprint of_plan;
-    char path[4096]; /* PATH_MAX */
+    char path[PATH_MAX];
     BT_TRY(bt_fingerprint_from_json(json, text->n_bytes, &of_plan, err));
     BT_TRY(bt_plan_from_json(json, text->n_bytes, holder->arena, &holder->plan, err));
     BT_TRY(bt_plan_model_from_json(json, text->n_bytes, path, sizeof path, err));

@@ -16,15 +16,15 @@
 #include "guard/learned.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <time.h>
 
-#define LOOK_NS    UINT64_C(1000000000)
-#define PATH_BYTES 4096
+#define LOOK_NS UINT64_C(1000000000)
 
 /* Written aside and renamed: who reads it finds a whole one. */
 static bt_status write_file(const char *path, const char *text, bt_error *err) {
-    char aside[PATH_BYTES];
+    char aside[PATH_MAX];
     int n = snprintf(aside, sizeof aside, "%s.new", path);
     FILE *file = n > 0 && (size_t)n < sizeof aside ? fopen(aside, "we") : NULL;
     if (!file) return bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", path);

@@ -152,6 +152,10 @@ json_t *bt_json_add_object(bt_json_out *out, json_t *array) {
     return item;
 }
 
+void bt_json_add_text(bt_json_out *out, json_t *array, const char *text, size_t n) {
+    if (json_array_append_new(array, string_new(text, n)) != 0) out->failed = true;
+}
+
 static int append(const char *buffer, size_t n, void *user) {
     bt_text *text = user;
     bt_text_add_n(text, buffer, n);

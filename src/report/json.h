@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * json.h: writing and reading JSON without a check at every step. Private to src/report.
+ * json.h: writing and reading JSON without a check at every step. For src/report, and for what other
+ * folders print of their own.
  *
  * Both directions remember their first failure and do nothing after it, so that the code that names members reads like
  * the table in docs/interfaces.md, and one check at the end is enough. */
@@ -29,6 +30,7 @@ void bt_json_put_bytes(bt_json_out *out, json_t *parent, const char *key, const 
 json_t *bt_json_put_object(bt_json_out *out, json_t *parent, const char *key);
 json_t *bt_json_put_array(bt_json_out *out, json_t *parent, const char *key);
 json_t *bt_json_add_object(bt_json_out *out, json_t *array);
+void bt_json_add_text(bt_json_out *out, json_t *array, const char *text, size_t n);
 /* The text of root, which is released in any case. */
 BT_MUST_CHECK bt_status bt_json_finish(bt_json_out *out, json_t *root, char **ret_json, bt_error *err);
 

@@ -31,7 +31,6 @@ const bt_config *bt_models_config(const bt_models *models);
 uint32_t bt_models_count(const bt_models *models);
 bt_model *bt_models_at(const bt_models *models, uint32_t i);
 bt_model *bt_models_find(const bt_models *models, const char *name); /* id or alias, of the current configuration */
-uint32_t bt_models_waiting(const bt_models *models);
 
 /* Wait for a turn; on_turn is called later, never from within. BT_E_LIMIT, code "queue_full" (all) or
  * "model_queue_full": nothing was queued. */

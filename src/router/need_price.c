@@ -26,6 +26,7 @@
 #include "guard/drop_in.h"
 #include "guard/price.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +34,6 @@
 #define PLUGIN_NAME     "libggml-burthen.so"
 #define ARENA_MAX_BYTES (256u << 20) /* as BT_PLANNING_ARENA_BYTES: units of a large model, and the search's tables */
 #define ARENA_BLOCK     (64u << 10)
-#define PATH_BYTES      4096u
 
 /* ---- the pools as a machine ---- */
 
@@ -105,7 +105,7 @@ static uint64_t companion_bytes(const bt_guard_price *price) {
 /* Whether the router may start it with the memory device: its own line, of llama-server, that puts nothing on other
  * devices, and the device's library is there. Whether the server takes it, `exec` asks before it starts it. */
 static bool may_stream(const bt_need_ask *ask, const bt_judge *judge, const bt_guard_price *price) {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     const bt_effective *e = &judge->effective;
     bool on_host = price->device_bytes == 0 || e->gpu_layers.value == 0;
     return ask->model->model && ask->model->ram == BT_CONFIG_RAM_AUTO && e->program == BT_PROGRAM_SERVER && on_host &&

@@ -76,7 +76,8 @@ static uint64_t narrow(bt_policy_wide bytes) {
     return bytes > (bt_policy_wide)UINT64_MAX ? UINT64_MAX : (uint64_t)bytes;
 }
 
-uint64_t bt_policy_room_bytes(const bt_policy_view *view, const bt_policy_room *room, uint32_t pool) {
+/* What could be had of a pool; UINT64_MAX: nothing bounds it. */
+static uint64_t room_bytes(const bt_policy_view *view, const bt_policy_room *room, uint32_t pool) {
     uint64_t bytes = UINT64_MAX;
     if (view->pools[pool].limit_bytes.known) bytes = narrow(room->limit_left[pool]);
     if (view->pools[pool].free_bytes.known && room->n_unknown == 0)
@@ -86,14 +87,14 @@ uint64_t bt_policy_room_bytes(const bt_policy_view *view, const bt_policy_room *
 
 bool bt_policy_room_fits(const bt_policy_view *view, const bt_policy_room *room, const bt_policy_demand *demand) {
     for (uint32_t p = 0; p < view->n_pools; p++)
-        if (demand->bytes[p] > 0 && demand->bytes[p] > bt_policy_room_bytes(view, room, p)) return false;
+        if (demand->bytes[p] > 0 && demand->bytes[p] > room_bytes(view, room, p)) return false;
     return true;
 }
 
 bool bt_policy_room_helps(const bt_policy_view *view, const bt_policy_room *room, const bt_policy_demand *demand,
                           const bt_policy_model *model) {
     for (uint32_t p = 0; p < view->n_pools; p++) {
-        if (demand->bytes[p] <= bt_policy_room_bytes(view, room, p)) continue;
+        if (demand->bytes[p] <= room_bytes(view, room, p)) continue;
         if (!model->held_known || model->held_bytes[p] > 0 || model->untouched_bytes[p] > 0) return true;
     }
     return false;
@@ -142,7 +143,7 @@ bool bt_policy_demand_find(const bt_policy_mind *mind, uint32_t target, bt_polic
     if (!t->need_known) return true;
     room_at_best(mind, t, &best);
     for (uint32_t p = 0; p < view->n_pools; p++)
-        have_bytes[p] = bt_policy_room_bytes(view, &best, p);
+        have_bytes[p] = room_bytes(view, &best, p);
     ret->shrunk = !covers(view, have_bytes, t->need_bytes);
     if (ret->shrunk && !(t->can_shrink && covers(view, have_bytes, t->least_bytes))) {
         refuse(view, target, have_bytes, step);

@@ -55,8 +55,6 @@ void bt_policy_room_now(const bt_policy_view *view, bt_policy_room *ret);
 void bt_policy_room_leave(const bt_policy_view *view, bt_policy_room *room, const bt_policy_model *model);
 void bt_policy_room_stay(const bt_policy_view *view, bt_policy_room *room, const bt_policy_model *model); /* undo */
 void bt_policy_room_enter(const bt_policy_view *view, bt_policy_room *room, const bt_policy_demand *demand);
-/* What could be had of a pool; UINT64_MAX: nothing bounds it. */
-uint64_t bt_policy_room_bytes(const bt_policy_view *view, const bt_policy_room *room, uint32_t pool);
 bool bt_policy_room_fits(const bt_policy_view *view, const bt_policy_room *room, const bt_policy_demand *demand);
 /* Whether the model holds something of a pool that is short. */
 bool bt_policy_room_helps(const bt_policy_view *view, const bt_policy_room *room, const bt_policy_demand *demand,

@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-uint32_t bt_models_waiting(const bt_models *models) {
+static uint32_t n_waiting(const bt_models *models) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < models->n; i++)
         n += models->items[i]->n_waiting;
@@ -34,7 +34,7 @@ bt_status bt_models_enqueue(bt_models *models, bt_model *model, bt_job *job, bt_
     if (model->n_waiting >= limits->n_queued_model)
         return bt_fail(err, BT_E_LIMIT, "model_queue_full", BT_MEASURE_ITEMS, model->n_waiting + 1ull,
                        limits->n_queued_model, "%u requests wait for %s already", model->n_waiting, model->id);
-    if (bt_models_waiting(models) >= limits->n_queued)
+    if (n_waiting(models) >= limits->n_queued)
         return bt_fail(err, BT_E_LIMIT, "queue_full", BT_MEASURE_ITEMS, limits->n_queued + 1ull, limits->n_queued,
                        "%u requests wait already", limits->n_queued);
     job->model = model;

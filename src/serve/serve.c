@@ -23,13 +23,13 @@
 #include "router/router.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATH_BYTES     4096u      /* PATH_MAX of Linux (linux/limits.h) */
 #define EXIT_BAD_FILE  4          /* docs/interfaces.md */
 #define TEXT_MAX_BYTES (4u << 20) /* of what --check-config prints */
 
@@ -41,13 +41,13 @@ typedef struct serving {
     const char *file;      /* the configuration's; NULL: none */
     bt_config_notes notes; /* of the last reading */
     const char *bad_model; /* the argument that cannot be found; NULL: none */
-    char burthen[PATH_BYTES], llama_server[PATH_BYTES];
+    char burthen[PATH_MAX], llama_server[PATH_MAX];
 } serving;
 
 /* A program by its path, or by its name in PATH. */
 static bool is_there(const char *program) {
     const char *folders = getenv("PATH");
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     if (strchr(program, '/')) return access(program, X_OK) == 0;
     while (folders && *folders) {
         size_t n = strcspn(folders, ":");

@@ -6,11 +6,10 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import tempfile
 
 import schema
-from harness import BIN, SOURCE, Checks, require
+from harness import SOURCE, Checks, burthen_at, require
 
 HASH = "0123456789abcdef" * 4
 # A file of each kind, as docs/interfaces.md names them.
@@ -18,14 +17,6 @@ FILES = {"prices-" + HASH: "prices", "disk-8:1": "disks", f"stats-{HASH}.json": 
          "learned-" + HASH: "learned", "footprint-" + HASH: "footprints", "reservations": "reservations",
          "serve-4194000": "routers", "reservations.lock": "other", "learned.lock": "other", "notes.txt": "other"}
 CLEARED = {"prices", "disks", "runs", "refusals", "learned", "footprints"}
-
-
-def call(folder, *words, **variables):
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}
-    environment.update({name: os.environ[name] for name in ("ASAN_OPTIONS", "LSAN_OPTIONS") if name in os.environ})
-    environment.update(variables)
-    return subprocess.run([BIN, *map(str, words)], env=environment, cwd=folder, capture_output=True, text=True, timeout=120,
-                          stdin=subprocess.DEVNULL, check=False)
 
 
 def kinds_of(checks, result):
@@ -44,12 +35,12 @@ def fill(state):
 
 
 def check_listing(checks, folder):
-    nothing = call(folder, "cache")
+    nothing = burthen_at(folder, "cache")
     checks.check(nothing.returncode == 0 and nothing.stdout == "nothing is kept yet\n", nothing.stdout)
     checks.check(not (folder / ".local").exists(), "looking makes no folder")
     state = folder / ".local/state/burthen"
     fill(state)
-    found, kinds = kinds_of(checks, call(folder, "cache", "--json"))
+    found, kinds = kinds_of(checks, burthen_at(folder, "cache", "--json"))
     checks.check(found["folder"] == str(state) and not found["cut"], found["folder"])
     for i, (name, kind) in enumerate(FILES.items()):
         if kind != "other":
@@ -58,37 +49,37 @@ def check_listing(checks, folder):
         checks.check(kinds[kind]["clearable"] == (kind in CLEARED), f"{kind}: clearable")
     other = kinds["other"]
     checks.check(other["files"] == 3 and other["newest_s"] - other["oldest_s"] == 2, f"other: {other}")
-    table = call(folder, "cache")
+    table = burthen_at(folder, "cache")
     lines = table.stdout.splitlines()
     checks.check(lines[0] == str(state) and len(lines) == len(kinds) + 3, table.stdout)
     checks.check(len({line.index(kind["kind"]) for line, kind in zip(lines[2:], found["kinds"])}) == 1, "a column")
     whats = {line.index(line.split("  ")[-1].strip()) for line in lines[1:-1]}
     checks.check(len(whats) == 1, f"the last column stands at {whats}")
     checks.check(re.fullmatch(r"  total +11 +1\.1 KiB", lines[-1]), lines[-1])
-    some = call(folder, "cache", "disks", "prices").stdout
+    some = burthen_at(folder, "cache", "disks", "prices").stdout
     checks.check("disks" in some and "learned" not in some, some)
 
 
 def check_clearing(checks, folder):
     state = folder / ".local/state/burthen"
     for words in (("cache", "--clear", "reservations"), ("cache", "--clear", "prices", "routers"), ("cache", "price")):
-        refused = call(folder, *words)
+        refused = burthen_at(folder, *words)
         checks.check(refused.returncode == 2 and len(list(state.iterdir())) == len(FILES) + 1, f"{words}: {refused.stderr}")
-    some = call(folder, "cache", "--clear", "disks", "--json")
+    some = burthen_at(folder, "cache", "--clear", "disks", "--json")
     _, kinds = kinds_of(checks, some)
     checks.check(list(kinds) == ["disks"] and kinds["disks"]["removed"] == 1, some.stdout)
     checks.check(not (state / "disk-8:1").exists() and (state / ("prices-" + HASH)).exists(), "only what was named")
-    all_of_it = call(folder, "cache", "--clear")
+    all_of_it = burthen_at(folder, "cache", "--clear")
     checks.check(all_of_it.returncode == 0 and "removed" in all_of_it.stdout, all_of_it.stdout)
     left = {path.name for path in state.iterdir()}
     checks.check(left == {name for name, kind in FILES.items() if kind not in CLEARED} | {"prices-folder"}, f"left: {left}")
     # A link is neither followed nor counted, and a folder that others may write to is not used.
     (folder / "mine").write_text("keep")
     (state / ("prices-" + HASH)).symlink_to(folder / "mine")
-    _, kinds = kinds_of(checks, call(folder, "cache", "--clear", "--json"))
+    _, kinds = kinds_of(checks, burthen_at(folder, "cache", "--clear", "--json"))
     checks.check(kinds["prices"]["files"] == 0 and (folder / "mine").exists(), "a link")
     state.chmod(0o777)
-    bad = call(folder, "cache", "--clear", BURTHEN_STATE_DIR=str(state))
+    bad = burthen_at(folder, "cache", "--clear", BURTHEN_STATE_DIR=str(state))
     checks.check(bad.returncode == 1 and "nothing can be kept" in bad.stderr, f"a folder of all: {bad}")
     state.chmod(0o700)
 

@@ -21,6 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
 sys.path.insert(0, str(HERE.parent / "support"))
+import harness  # noqa: E402
 import mkgguf  # noqa: E402
 
 TIMEOUT_S = 60
@@ -68,9 +69,7 @@ def read(path):
 
 def run(case, models):
     words = shlex.split((case / "cmd").read_text().replace("{models}", str(models)).replace("{data}", str(DATA)))
-    environment = {"PATH": os.environ["PATH"], "HOME": str(models), "TERM": "dumb"}
-    if "ASAN_OPTIONS" in os.environ:
-        environment["ASAN_OPTIONS"] = os.environ["ASAN_OPTIONS"]
+    environment = harness.bare_environment(models)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environment[name] = value

@@ -5,7 +5,8 @@
   docs/budget.md          lines of a plan (BT_LINE_MAP), of a device (src/report/offload.c), of a command (BT_GUARD_LINE_MAP)
   docs/architecture.md    layers and what each sees (bt_layer() of CMakeLists.txt and cmake/), and what is included
   docs/design.md          files that section 4 names
-  docs/from-llama-swap.md keys (src/router/config_keys.c)"""
+  docs/from-llama-swap.md keys (src/router/config_keys.c)
+  docs/decisions          the index (its README.md) against the records, with the title of each"""
 
 import re
 
@@ -50,6 +51,14 @@ checks.check(len(of_plan) > 20 and len(of_command) > 15 and len(of_device) == 4,
 same("docs/budget.md", "lines of a plan", of_plan)
 same("docs/budget.md", "lines of a device", of_device)
 same("docs/budget.md", "lines of a command", of_command)
+
+# ---- decisions ----
+
+records = {path.name: path.read_text() for path in sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))}
+index = re.findall(r"^\| \[(\d+)\]\((\S+)\) \| (.*) \|$", text("docs/decisions/README.md"), re.M)
+checks.check([file for _, file, _ in index] == list(records) and records, f"docs/decisions/README.md lists {index}")
+for number, file, title in index:
+    checks.check(records.get(file, "").startswith(f"# {number}: {title}\n"), f"{file} is not headed {number}: {title}")
 
 # ---- layers ----
 

@@ -4,7 +4,6 @@
 `burthen serve` starts does not read it."""
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -13,24 +12,13 @@ import time
 
 import mkgguf
 import schema
-from harness import BIN, Checks, require
+from harness import BIN, Checks, bare_environment, burthen_at, require
 
 WAIT_S = 60
 
 
-def environment(folder, **variables):
-    kept = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}
-    kept.update({name: os.environ[name] for name in ("ASAN_OPTIONS", "LSAN_OPTIONS") if name in os.environ})
-    return {**kept, **variables}
-
-
-def call(folder, *words, **variables):
-    return subprocess.run([BIN, *map(str, words)], env=environment(folder, **variables), cwd=folder, capture_output=True,
-                          text=True, timeout=120, stdin=subprocess.DEVNULL, check=False)
-
-
 def plan(folder, *words, **variables):
-    return json.loads(call(folder, "plan", "small.gguf", "--json", *words, **variables).stdout)
+    return json.loads(burthen_at(folder, "plan", "small.gguf", "--json", *words, **variables).stdout)
 
 
 def check_layers(checks, folder):
@@ -54,18 +42,18 @@ def check_wrong(checks, folder):
     kept = folder / ".config/burthen/config.yaml"
     kept.write_text("plan: {threads: 1}\nthreds: 3\n")
     for words in (("plan", "small.gguf"), ("devices",), ("serve", "small.gguf", "--check-config"), ("inspect", "small.gguf")):
-        bad = call(folder, *words)
+        bad = burthen_at(folder, *words)
         checks.check(bad.returncode == 2 and not bad.stdout, f"{words}: {bad}")
         checks.check(f"{kept}:2: threds is not an option; the nearest is threads" in bad.stderr, bad.stderr)
     for words in (("plan", "--help"), ("help", "plan"), ("version",), ("cache",), ("completion", "bash")):
-        checks.check(call(folder, *words).returncode == 0, f"{words} under settings that are wrong")
+        checks.check(burthen_at(folder, *words).returncode == 0, f"{words} under settings that are wrong")
     kept.write_text("threads: many\n")
-    bad = call(folder, "plan", "small.gguf")
+    bad = burthen_at(folder, "plan", "small.gguf")
     checks.check(bad.returncode == 2 and f"{kept}:1: --threads wants" in bad.stderr, bad.stderr)
-    checks.check(call(folder, "plan", "small.gguf", "-t", "1").returncode == 0, "a bad value that a flag replaces")
-    checks.check(call(folder, "inspect", "small.gguf").returncode == 0, "a bad value of no option of the command")
+    checks.check(burthen_at(folder, "plan", "small.gguf", "-t", "1").returncode == 0, "a bad value that a flag replaces")
+    checks.check(burthen_at(folder, "inspect", "small.gguf").returncode == 0, "a bad value of no option of the command")
     kept.unlink()
-    missing = call(folder, "plan", "small.gguf", BURTHEN_CONFIG="not-there.yaml")
+    missing = burthen_at(folder, "plan", "small.gguf", BURTHEN_CONFIG="not-there.yaml")
     checks.check(missing.returncode == 1 and "not-there.yaml" in missing.stderr, missing.stderr)
 
 
@@ -81,12 +69,12 @@ def check_serve(checks, folder):
     config = folder / "serve.yaml"
     config.write_text(f"listen: 127.0.0.1:0\nmodels:\n  one: {{cmd: '{script} ${{PORT}}', memory: {{host: 1M}}}}\n"
                       "hooks: {on_startup: {preload: [one]}}\n")
-    shown = call(folder, "serve", "small.gguf", "--check-config").stdout
+    shown = burthen_at(folder, "serve", "small.gguf", "--check-config").stdout
     checks.check("listen 127.0.0.1:9123" in shown and "host: 1.00 GiB" in shown, f"settings of serve: {shown}")
-    shown = call(folder, "serve", config, "--check-config").stdout
+    shown = burthen_at(folder, "serve", config, "--check-config").stdout
     checks.check("listen 127.0.0.1:0" in shown and "1.00 GiB\n" not in shown, f"a configuration in their place: {shown}")
     with open(folder / "log", "w") as log:
-        router = subprocess.Popen([BIN, "serve", config], cwd=folder, env=environment(folder), stdout=log, stderr=log,
+        router = subprocess.Popen([BIN, "serve", config], cwd=folder, env=bare_environment(folder), stdout=log, stderr=log,
                                   stdin=subprocess.DEVNULL)
     end = time.monotonic() + WAIT_S
     while not seen.exists() and router.poll() is None and time.monotonic() < end:
@@ -106,7 +94,7 @@ def main():
         check_layers(checks, folder)
         check_wrong(checks, folder)
         check_serve(checks, folder)
-        version = json.loads(call(folder, "version", "--json").stdout)
+        version = json.loads(burthen_at(folder, "version", "--json").stdout)
         checks.check(not schema.check("version", version) and version["llama_cpp"].startswith("ggml "), f"{version}")
     checks.end()
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Whole commands, in the build with sanitizers, with the k-th of their own fallible calls failing: every allocation,
-open, read, mapping, lock, ring, pipe, socket pair and process of plan, run, chat, exec, inspect, devices and serve.
+open, read, mapping, lock, ring, pipe, socket pair and process.
 
 Whatever fails: the command ends by itself, with its result as ever or with an error in words and an exit code of
 docs/interfaces.md; nothing leaks (AddressSanitizer's leak check at its end), no sanitizer has anything to say, and no
 process is left. The same command works afterwards, with the state that the failed ones have left.
 
-k goes 0 1 2 ... 7, then half as far again each time, to the first that no call reaches; FAULT_EVERY=1 in the environment makes
-it every one (hours). A child that is forked, for a dry run, has the number of its parent's calls: so its calls fail,
+k goes 0 1 2 ... 7, then half as far again each time, to the first that no call reaches; FAULT_EVERY=1 in the environment
+makes it every one (hours). What computes has one thread: two would wait for each other at every barrier of ggml's, where
+tests run side by side. A child that is forked, for a dry run, has the number of its parent's calls: so its calls fail,
 too. Then the calls on a graphics card (tests/support/fake_device_env.c) of commands that only ask it: every k of each
 kind; those of a run are integration.offload's. What libllama and ggml ask of the C library cannot be made to fail
 here."""
@@ -127,13 +128,16 @@ with tempfile.TemporaryDirectory() as name:
     only = sys.argv[1:]
     rows = [
         ("inspect", ["inspect", model, "--json"], 20, {}),
+        ("help --json", ["help", "--json"], 1000, {}),
         ("devices", ["devices", "--json"], 20, {"compare": ignore}),
         ("plan", ["plan", model, "--json", "-c", "512", "--ram-budget", "90M"], 100, {"compare": start}),
-        ("plan --exact", ["plan", model, "--json", "--exact", "-c", "512", "--ram-budget", "140M"], 100,
+        ("plan --exact", ["plan", model, "--json", "--exact", "-c", "512", "-t", "1", "--ram-budget", "140M"], 100,
          {"compare": start}),
-        ("run", ["run", model, "-p", "A ship", "-n", "3", "-c", "512", "--greedy", "--ram-budget", "140M", "--quiet"],
+        ("run", ["run", model, "-p", "A ship", "-n", "3", "-c", "512", "-t", "1", "--greedy", "--ram-budget", "140M",
+                 "--quiet"],
          200, {}),
-        ("chat", ["run", model, "--chat", "-n", "3", "-c", "512", "--greedy", "--ram-budget", "300M", "--quiet"], 200,
+        ("chat", ["run", model, "--chat", "-n", "3", "-c", "512", "-t", "1", "--greedy", "--ram-budget", "300M",
+                  "--quiet"], 200,
          {"stdin": b"Hello\n"}),
         ("exec", ["exec", "--quiet", "--", commands.server, "-m", model, "-c", "512"], 50, {}),
         ("exec --dry-run", ["exec", "--dry-run", "--json", "--", commands.server, "-m", model, "-c", "512"], 50,
@@ -145,7 +149,7 @@ with tempfile.TemporaryDirectory() as name:
     config.write_text(f"models:\n  m: {{model: {model}, aliases: [a], ttl: 5m}}\n  n: {{cmd: '{commands.server} --port ${{PORT}}'}}\n")
     rows += [
         ("serve --check-config", ["serve", config, "--check-config"], 15, {}),
-        ("bench", ["bench", model, "--vs-budget", "100%", "-p", "8", "-n", "2", "-r", "1", "-c", "64", "--json"], 100,
+        ("bench", ["bench", model, "--vs-budget", "100%", "-p", "8", "-n", "2", "-r", "1", "-c", "64", "-t", "1", "--json"], 100,
          {"compare": ignore}),
     ]
     for row, words, least, more in rows:

@@ -5,7 +5,7 @@
 
 #include "base/heap.h"
 #include "engine/template_reply.h"
-#include "json_check.h"
+#include "plain_check.h"
 
 static void check_inside(const char *text, size_t n, const char *at, size_t n_bytes) {
     FUZZ_CHECK(at >= text && at <= text + n && n_bytes <= n - (size_t)(at - text));
@@ -18,7 +18,7 @@ static bool one(char *text, size_t n) {
     if (status != BT_OK) {
         FUZZ_CHECK(status == BT_E_IO || status == BT_E_FORMAT || status == BT_E_NOMEM || status == BT_E_LIMIT);
         FUZZ_CHECK(err.status == status && err.text[0] != '\0');
-        json_check_plain(err.text);
+        plain_check(err.text);
         return false;
     }
     for (uint32_t i = 0; i < rendered.n_parts; i++)

@@ -5,7 +5,7 @@
  * The file's own reader runs here without an engine (session_kit.h). */
 #include "fuzz.h"
 
-#include "json_check.h"
+#include "plain_check.h"
 #include "session_kit.h"
 
 static bool one(char *text, size_t n) {
@@ -16,7 +16,7 @@ static bool one(char *text, size_t n) {
     if (status != BT_OK) {
         FUZZ_CHECK(status == BT_E_FORMAT || status == BT_E_STALE || status == BT_E_ARG);
         FUZZ_CHECK(err.status == status && strncmp(err.code, "session_", 8) == 0);
-        json_check_plain(err.text);
+        plain_check(err.text);
         return false;
     }
     FUZZ_CHECK(saved.n_decoded <= SESSION_N_CTX && saved.n_decoded <= saved.n_tokens);

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "engine/template.h"
-#include "json_check.h"
+#include "plain_check.h"
 
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ static bool one(char *text, size_t n) {
     bt_status status = bt_template_render(&t, messages, 4, &rendered, &err);
     if (status != BT_OK) {
         FUZZ_CHECK(status == BT_E_FORMAT || status == BT_E_NOMEM || status == BT_E_LIMIT);
-        json_check_plain(err.text);
+        plain_check(err.text);
         return false;
     }
     FUZZ_CHECK(rendered.peak_bytes <= LIMIT_BYTES && rendered.n_stops <= BT_TEMPLATE_STOPS_MAX);

@@ -3,7 +3,7 @@
  * is taken is a plain path, and nobody is let in by an accident. */
 #include "fuzz.h"
 
-#include "json_check.h"
+#include "plain_check.h"
 #include "router/server_access.h"
 #include "router/server_target.h"
 
@@ -23,7 +23,7 @@ static void check_path(const char *path) {
     for (const char *part = path; part; part = strchr(part + 1, '/'))
         FUZZ_CHECK(strncmp(part, "/../", 4) != 0 && strcmp(part, "/..") != 0 && strncmp(part, "/./", 3) != 0 &&
                    strcmp(part, "/.") != 0);
-    json_check_plain(path);
+    plain_check(path);
 }
 
 static void check_access(const char *text) {

@@ -3,7 +3,7 @@
  * that can be shown; and the note of a router that is gone. */
 #include "fuzz.h"
 
-#include "json_check.h"
+#include "plain_check.h"
 #include "router/child.h"
 #include "router/child_oom.h"
 #include "router/marked.h"
@@ -13,8 +13,8 @@
 
 static void check_end(const bt_child_end *end) {
     FUZZ_CHECK(memchr(end->words, '\0', sizeof end->words) && memchr(end->device, '\0', sizeof end->device));
-    if (end->words[0]) json_check_plain(end->words);
-    if (end->device[0]) json_check_plain(end->device);
+    if (end->words[0]) plain_check(end->words);
+    if (end->device[0]) plain_check(end->device);
     FUZZ_CHECK(end->failure == BT_CHILD_NO_FAILURE || bt_child_failure_name(end->failure));
 }
 

@@ -3,7 +3,7 @@
  * written as JSON; a scalar is expanded and split, or refused with a sentence. */
 #include "fuzz.h"
 
-#include "json_check.h"
+#include "plain_check.h"
 #include "router/macros.h"
 #include "router/words.h"
 
@@ -18,7 +18,7 @@ static const char *env_get(const char *name) {
 static void check_refusal(bt_status status, const bt_error *err) {
     FUZZ_CHECK((status == BT_E_FORMAT || status == BT_E_LIMIT) && err->status == status);
     FUZZ_CHECK(strcmp(err->code, "config") == 0);
-    json_check_plain(err->text);
+    plain_check(err->text);
 }
 
 static void check_scalar(const bt_yaml_node *scalar, const bt_macros *macros, bt_arena *arena) {

@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "guard/rules.h"
 #include "guard/values.h"
-#include "json_check.h"
+#include "plain_check.h"
 #include "report/bench.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static bool check_size(const char *text) {
         return true;
     }
     FUZZ_CHECK(status == BT_E_ARG && bytes == 12345 && strcmp(err.code, "size") == 0);
-    json_check_plain(err.text);
+    plain_check(err.text);
     return false;
 }
 
@@ -52,7 +52,7 @@ static void check_budgets(const char *text) {
     uint32_t n = 0;
     bt_status status = bt_bench_budgets_parse(text, budgets, &n, &err);
     FUZZ_CHECK(status == BT_OK ? n >= 1 && n <= BT_BENCH_ROW_MAX : status == BT_E_ARG);
-    if (status != BT_OK) json_check_plain(err.text);
+    if (status != BT_OK) plain_check(err.text);
     for (uint32_t i = 0; status == BT_OK && i < n; i++)
         FUZZ_CHECK(bt_bench_budget_bytes(&budgets[i], 1000, 5000) <= 5000 || !budgets[i].is_share);
 }

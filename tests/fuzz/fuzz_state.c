@@ -8,13 +8,13 @@
 #include "cli/exec_memo.h"
 #include "guard/footprint.h"
 #include "guard/learned.h"
-#include "json_check.h"
 #include "probe/disk.h"
 #include "probe/reservations.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -201,7 +201,7 @@ static bool make(fixture *f) {
 }
 
 int main(void) {
-    static fixture f = {.token = -1};
+    static fixture f = {.g = {.no_vocab = true}, .token = -1};
     if (!guest_model_path(f.path)) {
         (void)puts("skipped: smollm2-135m-instruct-q4_1.gguf is not there");
         return SKIPPED;

@@ -3,7 +3,6 @@
 """What commands log: JSON of every command, errors with their numbers, levels, files, the journal; llama.cpp's own lines
 among them; and a model file, a file's name, a machine file that try to write lines of their own."""
 
-import json
 import os
 import pathlib
 import pty
@@ -14,7 +13,7 @@ import subprocess
 import tempfile
 
 import harness
-import schema
+import log_lines
 import toys
 
 harness.require(harness.SMOLLM2)
@@ -31,21 +30,11 @@ def burthen(*args, code=0, env=None, **more):
 
 
 def objects(data, what):
-    found = []
-    for line in data.decode().splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            checks.check(False, f"{what}: no JSON: {line!r}")
-            continue
-        wrong = schema.check("log", found[-1])
-        checks.check(not wrong, f"{what}: {wrong}: {line}")
-    return found
+    return log_lines.objects(checks, data.decode(), what)  # valid UTF-8, or this test ends
 
 
-def is_clean(data):
-    text = data.decode()  # valid UTF-8, or this test ends
-    return not [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160]
+def check_clean(data, what):
+    log_lines.check_clean(checks, data.decode(), what)
 
 
 def check_json():
@@ -79,7 +68,8 @@ def check_errors():
                      f"{done.stderr} {log.read_text()}")
         done = burthen("plan", harness.SMOLLM2, "--log-file", log, "--log-json", env={"BURTHEN_LOG_LEVEL": "debug"})
         lines = log.read_text().splitlines()
-        checks.check(objects("\n".join(lines[3:]).encode(), "a file") is not None and not done.stderr, f"{done.stderr} {lines}")
+        objects("\n".join(lines[3:]).encode(), "a file")
+        checks.check(not done.stderr, f"{done.stderr} {lines}")
         checks.check(objects(burthen("version", env={"BURTHEN_LOG_JSON": "1", "BURTHEN_LOG_FILE": str(log)}).stderr, "twins") == [], "twins")
         checks.check('"component":"version"' in log.read_text().splitlines()[-1], "twins of the environment")
     done = burthen("version", "--log-file", "/dev/full", code=1)
@@ -154,7 +144,7 @@ def check_injection():
         said = [one["message"] for one in objects(done.stderr, "a model's strings")]
         checks.check(any("\\x1b[7" in one for one in said), "its name was logged, escaped")
         done = burthen("run", model, "-p", "x", "-n", "1", "-c", "256", "--log-level", "debug")
-        checks.check(is_clean(done.stderr), "and as text")
+        check_clean(done.stderr, "and as text")
         bad = os.fsencode(folder) + b"/" + EVIL.replace(b"/", b"") + b".gguf"
         with open(bad, "wb") as file:
             file.write(b"GGUF")
@@ -166,7 +156,8 @@ def check_injection():
                            (("plan", harness.SMOLLM2, b"--\x1b[7m\xff"), 2), ((b"pl\x1b[7m\nan",), 2), (("plan", harness.SMOLLM2, "--ram-budget", b"\x1b\n5"), 2)):
             done = subprocess.run([harness.BIN, *args], env=harness.environment(), capture_output=True, timeout=60, check=False, cwd=folder)
             checks.check(code is None or done.returncode == code, f"{args}: {done.returncode}: {done.stderr}")
-            checks.check(is_clean(done.stderr) and b"\n<3>" not in done.stderr, f"{args}: {done.stderr}")
+            check_clean(done.stderr, args)
+            checks.check(b"\n<3>" not in done.stderr, f"{args}: {done.stderr}")
             done = subprocess.run([harness.BIN, *args, *(() if args[0] == "exec" else ("--log-json",))], env=harness.environment() | {"BURTHEN_LOG_JSON": "1"},
                                   capture_output=True, timeout=60, check=False, cwd=folder)
             if code != 2:  # what is wrong with the options is said before they are known

@@ -17,31 +17,11 @@ import tempfile
 import time
 
 import harness
-import schema
+import log_lines
 import stubs
 
 checks = harness.Checks()
 EVIL = "\x1b[31m\x1b]0;title\x07\u202eburthen: error: \u2028"
-
-
-def objects(text):
-    """Each line as an object that the schema allows."""
-    found = []
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            checks.check(False, f"no JSON: {line!r}")
-            continue
-        wrong = schema.check("log", found[-1])
-        checks.check(not wrong, f"{wrong}: {line}")
-    return found
-
-
-def clean(text, what):
-    """No control character but newlines."""
-    bad = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u2028\u202e"]
-    checks.check(not bad, f"{what}: {bad[:5]}")
 
 
 def raw(serve, data):
@@ -88,7 +68,7 @@ def check_json():
         connection.close()
         checks.check(serve.wait_for(lambda: '"status":401' in serve.log(), 5), "the refusal is logged")
         log = serve.log()
-    found = objects(log)
+    found = log_lines.objects(checks, log, "requests")
     for secret in ("the-key", "a-wrong-key", "in-query", "the-prompt"):
         checks.check(secret not in log, f"{secret} is in the log")
     done = [one for one in found if one.get("status") == 200 and one.get("path") == "/v1/chat/completions"]
@@ -187,12 +167,12 @@ def check_injection():
                 stubs.Asked(serve, models[-1]).wait()
                 log = serve.log()
                 served = serve.request("/logs")[1].decode()
-            clean(log, f"{args}")
-            clean(served, "/logs")
+            log_lines.check_clean(checks, log, f"{args}")
+            log_lines.check_clean(checks, served, "/logs")
             checks.check("burthen: error: no" not in [line[:19] for line in log.splitlines()], "a line that looks like ours")
             checks.check(max(len(line.encode()) for line in log.splitlines()) <= 4096, "lines are bounded")
             if args:
-                objects(log)
+                log_lines.objects(checks, log, f"{args}")
 
 
 def check_journal():

@@ -22,8 +22,8 @@ typedef struct fuzz_target {
     /* The i-th word that means something to the reader: put into samples, and libFuzzer's dictionary. NULL: no more.
      * May be overwritten by the next call. */
     const char *(*word)(size_t i);
-    const char *const
-        *more;         /* samples that are other tests' data: files and folders below tests/data; NULL at the end */
+    /* Samples that are other tests' data: files and folders below tests/data. NULL at the end. */
+    const char *const *more;
     uint32_t n_rounds; /* of changed samples in a replay */
     bool takes_all;    /* whatever is said is taken; else a replay must see samples taken and refused */
 } fuzz_target;

@@ -7,6 +7,7 @@
  * an argument --dictionary prints the words as libFuzzer wants them, and files that are named are run alone. */
 #include "corpus.h"
 #include "fuzz.h"
+#include "rounds.h"
 
 #include <signal.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static size_t n_words(void) {
 
 static uint64_t rounds(void) {
     const char *asked = getenv("BT_ROUNDS");
-    return asked ? strtoull(asked, NULL, 10) : fuzz_here.n_rounds;
+    return asked ? strtoull(asked, NULL, 10) : rounds_of(fuzz_here.n_rounds);
 }
 
 static void replay(void **state) {

@@ -52,6 +52,19 @@ def burthen(*args, timeout=300, stdin=b""):
     return subprocess.run([BIN, *map(str, args)], capture_output=True, timeout=timeout, input=stdin, env=environment())
 
 
+def bare_environment(home, **variables):
+    """Nothing of the caller's but what starting a program takes, and a home of its own."""
+    kept = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"}
+    kept.update({name: os.environ[name] for name in ("ASAN_OPTIONS", "LSAN_OPTIONS") if name in os.environ})
+    return kept | variables
+
+
+def burthen_at(home, *args, **variables):
+    """In that folder, with that environment; output and errors as text."""
+    return subprocess.run([BIN, *map(str, args)], env=bare_environment(home, **variables), cwd=home, capture_output=True,
+                          text=True, timeout=120, stdin=subprocess.DEVNULL, check=False)
+
+
 def plan(model, *args, budget="1M"):
     """plan --json of a model; by default under a budget that nothing fits, for its ladder."""
     result = burthen("plan", model, "--exact", "--json", "--ram-budget", budget, *args)

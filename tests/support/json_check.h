@@ -2,9 +2,9 @@
  * json_check.h: what must hold of a JSON text that is refused, and what such texts are made of. For fuzz targets. */
 #pragma once
 
-#include "base/text.h"
 #include "burthen.h"
 #include "fuzz.h"
+#include "plain_check.h"
 #include "report/report.h"
 
 #include <string.h>
@@ -13,20 +13,10 @@ static inline void json_start(void) {
     bt_report_init(NULL);
 }
 
-/* Words for a person: UTF-8 without anything that drives a terminal. */
-static inline void json_check_plain(const char *text) {
-    size_t n = strlen(text);
-    FUZZ_CHECK(n > 0);
-    for (size_t i = 0, length = 0; i < n; i += length) {
-        length = bt_utf8_length(text + i, n - i);
-        FUZZ_CHECK(length > 0 && !bt_utf8_is_control(text + i, length));
-    }
-}
-
 static inline void json_check_refusal(bt_status status, const bt_error *err) {
     FUZZ_CHECK(status == BT_E_FORMAT || status == BT_E_LIMIT);
     FUZZ_CHECK(err->status == status && strcmp(err->code, "json") == 0);
-    json_check_plain(err->text);
+    plain_check(err->text);
 }
 
 static inline const char *json_word(size_t i) {

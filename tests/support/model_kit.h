@@ -20,6 +20,15 @@ static inline const char *kit_path(const char *name, char path[512]) {
     return path;
 }
 
+/* kit_small of another architecture and depth, begun in w. */
+static inline void kit_begin(gw *w, const char *arch, uint32_t n_block) {
+    gw_model m = kit_small;
+    m.arch = arch;
+    m.n_block = n_block;
+    gw_init(w);
+    gw_model_all(w, &m);
+}
+
 /* The path opens with this status, code, and a sentence that holds these words. */
 static inline void kit_refused(const char *path, bt_status status, const char *code, const char *words) {
     bt_error err = {0};

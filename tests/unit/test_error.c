@@ -14,8 +14,6 @@
 
 static void test_tables(void **state) {
     (void)state;
-    assert_string_equal(bt_status_name(BT_OK), "OK");
-    assert_string_equal(bt_status_name(BT_E_BUDGET), "E_BUDGET");
     assert_string_equal(bt_status_text(BT_E_BUDGET), "over the memory budget");
     assert_int_equal(bt_status_exit_code(BT_OK), 0);
     assert_int_equal(bt_status_exit_code(BT_E_ARG), 2);
@@ -24,7 +22,6 @@ static void test_tables(void **state) {
     assert_int_equal(bt_status_exit_code(BT_E_FORMAT), 4);
     assert_int_equal(bt_status_exit_code(BT_E_IO), 1);
     assert_int_equal(bt_status_exit_code(BT_E_CANCELLED), 130);
-    assert_string_equal(bt_status_name(BT_STATUS_COUNT), "E_UNKNOWN");
     assert_string_equal(bt_status_text((bt_status)-1), "unknown status");
     assert_int_equal(bt_status_exit_code(BT_STATUS_COUNT), 1);
 }

@@ -9,14 +9,6 @@
 #include "base/heap.h"
 #include "model_kit.h"
 
-static void start(gw *w, const char *arch, uint32_t n_block) {
-    gw_model m = kit_small;
-    m.arch = arch;
-    m.n_block = n_block;
-    gw_init(w);
-    gw_model_all(w, &m);
-}
-
 static void refused(gw *w, const char *code, const char *words) {
     kit_file_refused(w, BT_E_FORMAT, code, words);
     gw_done(w);
@@ -46,7 +38,7 @@ static void windows(gw *w, const char *expected) {
 static void plain(void **state) {
     (void)state;
     gw w;
-    start(&w, "llama", 2);
+    kit_begin(&w, "llama", 2);
     gw_string(&w, "tokenizer.ggml.model", "gpt2"), gw_string(&w, "tokenizer.ggml.pre", "smollm");
     gw_string(&w, "tokenizer.chat_template", "{{ messages }}"), gw_tokens(&w, "tokenizer.ggml.tokens", 1024);
     bt_facts *f = opened(&w);
@@ -85,7 +77,7 @@ static void plain(void **state) {
 static void tensor_fields(void **state) {
     (void)state;
     gw w;
-    start(&w, "llama", 2);
+    kit_begin(&w, "llama", 2);
     bt_facts *f = opened(&w);
     const bt_tensor *t = &f->tensors[2]; /* blk.0.ffn_down.weight */
     assert_string_equal(t->name, "blk.0.ffn_down.weight");
@@ -138,36 +130,37 @@ static void heads(void **state) {
 static void sliding_windows(void **state) {
     (void)state;
     gw w;
-    start(&w, "gemma2", 4), windows(&w, "4096 0 4096 0");
-    start(&w, "gemma2", 3), gw_u32(&w, "gemma2.attention.sliding_window", 64), windows(&w, "64 0 64");
-    start(&w, "gemma3", 8), gw_u32(&w, "gemma3.attention.sliding_window", 512),
+    kit_begin(&w, "gemma2", 4), windows(&w, "4096 0 4096 0");
+    kit_begin(&w, "gemma2", 3), gw_u32(&w, "gemma2.attention.sliding_window", 64), windows(&w, "64 0 64");
+    kit_begin(&w, "gemma3", 8), gw_u32(&w, "gemma3.attention.sliding_window", 512),
         windows(&w, "512 512 512 512 512 0 512 512");
-    start(&w, "gemma3", 2), windows(&w, "0 0");
-    start(&w, "gpt-oss", 4), gw_u32(&w, "gpt-oss.attention.sliding_window", 128), windows(&w, "128 0 128 0");
-    start(&w, "cohere2", 5), gw_u32(&w, "cohere2.attention.sliding_window", 9), windows(&w, "9 9 9 0 9");
-    start(&w, "olmo2", 4), windows(&w, "0 0 0 0");
-    start(&w, "olmo2", 4), gw_u32(&w, "olmo2.attention.sliding_window", 9), windows(&w, "9 9 9 0");
-    start(&w, "smallthinker", 5), gw_u32(&w, "smallthinker.attention.sliding_window", 9);
+    kit_begin(&w, "gemma3", 2), windows(&w, "0 0");
+    kit_begin(&w, "gpt-oss", 4), gw_u32(&w, "gpt-oss.attention.sliding_window", 128), windows(&w, "128 0 128 0");
+    kit_begin(&w, "cohere2", 5), gw_u32(&w, "cohere2.attention.sliding_window", 9), windows(&w, "9 9 9 0 9");
+    kit_begin(&w, "olmo2", 4), windows(&w, "0 0 0 0");
+    kit_begin(&w, "olmo2", 4), gw_u32(&w, "olmo2.attention.sliding_window", 9), windows(&w, "9 9 9 0");
+    kit_begin(&w, "smallthinker", 5), gw_u32(&w, "smallthinker.attention.sliding_window", 9);
     windows(&w, "0 4096 4096 4096 0");
-    start(&w, "llama4", 5), windows(&w, "8192 8192 8192 0 8192");
-    start(&w, "llama4", 2), gw_u32(&w, "llama4.attention.sliding_window", 0), windows(&w, "0 0");
-    start(&w, "exaone4", 4), gw_u32(&w, "exaone4.attention.sliding_window", 9), windows(&w, "0 0 0 0");
-    start(&w, "phi3", 2), gw_u32(&w, "phi3.attention.sliding_window", 9), windows(&w, "0 0");
-    start(&w, "llama", 2), gw_u32(&w, "llama.attention.sliding_window", 9), windows(&w, "0 0");
+    kit_begin(&w, "llama4", 5), windows(&w, "8192 8192 8192 0 8192");
+    kit_begin(&w, "llama4", 2), gw_u32(&w, "llama4.attention.sliding_window", 0), windows(&w, "0 0");
+    kit_begin(&w, "exaone4", 4), gw_u32(&w, "exaone4.attention.sliding_window", 9), windows(&w, "0 0 0 0");
+    kit_begin(&w, "phi3", 2), gw_u32(&w, "phi3.attention.sliding_window", 9), windows(&w, "0 0");
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.attention.sliding_window", 9), windows(&w, "0 0");
     /* the file's own pattern: a period, or an array; what it does not reach is full */
-    start(&w, "gemma2", 4), gw_u32(&w, "gemma2.attention.sliding_window_pattern", 3), windows(&w, "4096 4096 0 4096");
-    start(&w, "gemma2", 3), gw_bools(&w, "gemma2.attention.sliding_window_pattern", (bool[]){0, 1}, 2);
+    kit_begin(&w, "gemma2", 4), gw_u32(&w, "gemma2.attention.sliding_window_pattern", 3),
+        windows(&w, "4096 4096 0 4096");
+    kit_begin(&w, "gemma2", 3), gw_bools(&w, "gemma2.attention.sliding_window_pattern", (bool[]){0, 1}, 2);
     windows(&w, "0 4096 0");
-    start(&w, "gemma2", 2), gw_u32s(&w, "gemma2.attention.sliding_window_pattern", (uint32_t[]){1, 0, 1}, 3);
+    kit_begin(&w, "gemma2", 2), gw_u32s(&w, "gemma2.attention.sliding_window_pattern", (uint32_t[]){1, 0, 1}, 3);
     windows(&w, "4096 0");
 }
 
 static void shared_kv(void **state) {
     (void)state;
     gw w;
-    start(&w, "gemma3n", 22), gw_u32(&w, "gemma3n.attention.sliding_window", 7);
+    kit_begin(&w, "gemma3n", 22), gw_u32(&w, "gemma3n.attention.sliding_window", 7);
     windows(&w, "7 7 7 7 0 7 7 7 7 0 7 7 7 7 0 7 7 7 7 0 - -");
-    start(&w, "gemma4", 4), gw_u32(&w, "gemma4.attention.sliding_window", 7);
+    kit_begin(&w, "gemma4", 4), gw_u32(&w, "gemma4.attention.sliding_window", 7);
     gw_bools(&w, "gemma4.attention.sliding_window_pattern", (bool[]){1, 0, 1, 0}, 4);
     gw_u32(&w, "gemma4.attention.shared_kv_layers", 1), gw_u32(&w, "gemma4.attention.key_length", 64);
     gw_u32(&w, "gemma4.attention.value_length", 64), gw_u32(&w, "gemma4.attention.key_length_swa", 32);
@@ -178,9 +171,9 @@ static void shared_kv(void **state) {
     assert_int_equal(f->kv[1].k_width, 2 * 64);
     bt_facts_close(f);
     windows(&w, "7 0 7 -");
-    start(&w, "gemma4", 2), gw_u32(&w, "gemma4.attention.sliding_window", 7);
+    kit_begin(&w, "gemma4", 2), gw_u32(&w, "gemma4.attention.sliding_window", 7);
     refused(&w, "model_shape", "gemma4.attention.sliding_window_pattern is missing");
-    start(&w, "gemma4", 4), gw_u32(&w, "gemma4.attention.sliding_window", 7);
+    kit_begin(&w, "gemma4", 4), gw_u32(&w, "gemma4.attention.sliding_window", 7);
     gw_bools(&w, "gemma4.attention.sliding_window_pattern", (bool[]){1, 0, 1, 0}, 4);
     gw_u32(&w, "gemma4.attention.shared_kv_layers", 3);
     refused(&w, "model_shape", "less than two blocks"); /* libllama would abort */
@@ -189,13 +182,14 @@ static void shared_kv(void **state) {
 static void bad_windows(void **state) {
     (void)state;
     gw w;
-    start(&w, "cohere2", 2), refused(&w, "model_shape", "cohere2.attention.sliding_window is missing or 0");
-    start(&w, "gpt-oss", 2), gw_u64(&w, "gpt-oss.attention.sliding_window", 8), refused(&w, "model_shape", "not a u32");
-    start(&w, "gemma2", 2), gw_u32(&w, "gemma2.attention.sliding_window_pattern", 1);
+    kit_begin(&w, "cohere2", 2), refused(&w, "model_shape", "cohere2.attention.sliding_window is missing or 0");
+    kit_begin(&w, "gpt-oss", 2), gw_u64(&w, "gpt-oss.attention.sliding_window", 8),
+        refused(&w, "model_shape", "not a u32");
+    kit_begin(&w, "gemma2", 2), gw_u32(&w, "gemma2.attention.sliding_window_pattern", 1);
     refused(&w, "model_shape", "no block has"); /* "is set, but no block has one": libllama asserts */
-    start(&w, "gemma2", 2), gw_f32(&w, "gemma2.attention.sliding_window_pattern", 1);
+    kit_begin(&w, "gemma2", 2), gw_f32(&w, "gemma2.attention.sliding_window_pattern", 1);
     refused(&w, "model_shape", "neither an array nor a u32");
-    start(&w, "gemma2", 2), gw_tokens(&w, "gemma2.attention.sliding_window_pattern", 2);
+    kit_begin(&w, "gemma2", 2), gw_tokens(&w, "gemma2.attention.sliding_window_pattern", 2);
     refused(&w, "model_shape", "no array of truth values");
 }
 
@@ -212,16 +206,16 @@ static void unknown_kv(gw *w, const char *reason) {
 static void unpriced(void **state) {
     (void)state;
     gw w;
-    start(&w, "deepseek4", 2), unknown_kv(&w, "the KV cache of architecture deepseek4 is not known");
-    start(&w, "t5encoder", 2), unknown_kv(&w, "the memory of architecture t5encoder is not known");
-    start(&w, "next-year", 2), unknown_kv(&w, "the KV cache of architecture next-year is not known");
+    kit_begin(&w, "deepseek4", 2), unknown_kv(&w, "the KV cache of architecture deepseek4 is not known");
+    kit_begin(&w, "t5encoder", 2), unknown_kv(&w, "the memory of architecture t5encoder is not known");
+    kit_begin(&w, "next-year", 2), unknown_kv(&w, "the KV cache of architecture next-year is not known");
 }
 
 static void recurrent(void **state) {
     (void)state;
     gw w;
-    start(&w, "mamba2", 2), refused(&w, "gguf_key_missing", "key 'mamba2.ssm.conv_kernel' is missing");
-    start(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 64);
+    kit_begin(&w, "mamba2", 2), refused(&w, "gguf_key_missing", "key 'mamba2.ssm.conv_kernel' is missing");
+    kit_begin(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 64);
     gw_u32(&w, "mamba2.ssm.state_size", 16), gw_u32(&w, "mamba2.ssm.group_count", 2);
     bt_facts *f = opened(&w);
     assert_true(f->kv_known && f->kv_exact && !f->encoder);
@@ -229,15 +223,17 @@ static void recurrent(void **state) {
     assert_int_equal(f->kv[1].conv_width, 3 * (64 + 2 * 2 * 16));
     assert_int_equal(f->kv[1].ssm_width, 16 * 64);
     bt_facts_close(f);
-    start(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 1u << 30);
+    kit_begin(&w, "mamba2", 2), gw_u32(&w, "mamba2.ssm.conv_kernel", 4), gw_u32(&w, "mamba2.ssm.inner_size", 1u << 30);
     gw_u32(&w, "mamba2.ssm.state_size", 16), refused(&w, "model_shape", "more elements than can be counted");
-    start(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4), gw_u32(&w, "qwen3next.ssm.inner_size", 64);
+    kit_begin(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4),
+        gw_u32(&w, "qwen3next.ssm.inner_size", 64);
     gw_u32(&w, "qwen3next.ssm.state_size", 16), gw_u32(&w, "qwen3next.full_attention_interval", 2);
     f = opened(&w);
     assert_true(f->kv[0].ssm_width > 0 && f->kv[0].k_width == 0); /* the first of each two */
     assert_true(f->kv[1].ssm_width == 0 && f->kv[1].k_width > 0);
     bt_facts_close(f);
-    start(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4), gw_u32(&w, "qwen3next.ssm.inner_size", 64);
+    kit_begin(&w, "qwen3next", 2), gw_u32(&w, "qwen3next.ssm.conv_kernel", 4),
+        gw_u32(&w, "qwen3next.ssm.inner_size", 64);
     gw_u32(&w, "qwen3next.ssm.state_size", 16), gw_u32(&w, "qwen3next.full_attention_interval", 0);
     refused(&w, "model_shape", "full_attention_interval is 0"); /* libllama divides by it */
 }
@@ -245,26 +241,26 @@ static void recurrent(void **state) {
 static void latent_and_encoders(void **state) {
     (void)state;
     gw w;
-    start(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
+    kit_begin(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
     refused(&w, "model_shape", "one is missing");
-    start(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
+    kit_begin(&w, "deepseek2", 2), gw_u32(&w, "deepseek2.attention.key_length_mla", 192);
     gw_u32(&w, "deepseek2.attention.value_length_mla", 128);
     bt_facts *f = opened(&w);
     assert_true(f->latent && f->kv[0].k_width > 0 && f->kv[0].v_width == 0);
     bt_facts_close(f);
-    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    kit_begin(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
     gw_u32(&w, "deepseek32.attention.value_length_mla", 128), refused(&w, "model_shape", "no indexer");
-    start(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
+    kit_begin(&w, "deepseek32", 2), gw_u32(&w, "deepseek32.attention.key_length_mla", 192);
     gw_u32(&w, "deepseek32.attention.value_length_mla", 128);
     gw_u32(&w, "deepseek32.attention.indexer.key_length", 128);
     f = opened(&w);
     assert_true(f->kv[0].k_width > 128 && f->kv[0].v_width == 0); /* the latent row, and the indexer's key */
     bt_facts_close(f);
-    start(&w, "deepseek2", 2); /* an old file: keys and values of each head */
+    kit_begin(&w, "deepseek2", 2); /* an old file: keys and values of each head */
     f = opened(&w);
     assert_true(!f->latent && f->kv[0].v_width > 0);
     bt_facts_close(f);
-    start(&w, "bert", 2);
+    kit_begin(&w, "bert", 2);
     f = opened(&w);
     assert_true(f->encoder && f->kv_known && f->kv_exact);
     assert_int_equal(f->kv[0].k_width + f->kv[0].v_width + f->kv[0].ssm_width, 0);
@@ -292,7 +288,7 @@ static void tied(void **state) {
 static void prediction_blocks(void **state) {
     (void)state;
     gw w;
-    start(&w, "glm4moe", 3), gw_u32(&w, "glm4moe.nextn_predict_layers", 1);
+    kit_begin(&w, "glm4moe", 3), gw_u32(&w, "glm4moe.nextn_predict_layers", 1);
     bt_facts *f = opened(&w);
     assert_int_equal(f->n_block, 2);
     uint64_t used = 0, unused = 0;
@@ -307,9 +303,9 @@ static void prediction_blocks(void **state) {
     for (uint32_t i = 0; i < f->n_units; i++)
         assert_true(f->units[i].block < 2);
     bt_facts_close(f);
-    start(&w, "glm4moe", 2), gw_u32(&w, "glm4moe.nextn_predict_layers", 3);
+    kit_begin(&w, "glm4moe", 2), gw_u32(&w, "glm4moe.nextn_predict_layers", 3);
     refused(&w, "model_shape", "3 prediction blocks of 2");
-    start(&w, "glm4moe", 2), gw_u32(&w, "glm4moe.nextn_predict_layers", 2);
+    kit_begin(&w, "glm4moe", 2), gw_u32(&w, "glm4moe.nextn_predict_layers", 2);
     f = opened(&w);
     assert_int_equal(f->n_block, 0);
     assert_false(f->kv_known);
@@ -332,7 +328,7 @@ static void blocks(void **state) {
         "blk.x.a.weight",  "blk.01.a.weight",           "blk..a.weight", "blk.1", "blk.1.",
         "blk.-1.a.weight", "blk.9999999999999.a.weight"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        start(&w, "llama", 2), gw_tensor(&w, bad[i], 0, 32, 1), refused(&w, "gguf_tensor", "has no block number");
+        kit_begin(&w, "llama", 2), gw_tensor(&w, bad[i], 0, 32, 1), refused(&w, "gguf_tensor", "has no block number");
     gw_init(&w), gw_string(&w, "general.architecture", "llama"), gw_model_tensors(&w, &kit_small);
     refused(&w, "gguf_key_missing", "key 'llama.block_count' is missing");
     gw_init(&w), gw_model_keys(&w, &kit_small), refused(&w, "model_no_tensors", "has no tensors");
@@ -342,28 +338,30 @@ static void blocks(void **state) {
 static void asserted_shapes(void **state) {
     (void)state;
     gw w;
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), refused(&w, "model_shape", "0 used, of 8 experts");
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_used_count", 2), refused(&w, "model_shape", "2 used, of 0 experts");
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 1025);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), refused(&w, "model_shape", "0 used, of 8 experts");
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_used_count", 2),
+        refused(&w, "model_shape", "2 used, of 0 experts");
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 1025);
     kit_file_refused(&w, BT_E_LIMIT, "model_shape", "llama.cpp takes 1024"), gw_done(&w);
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
     gw_u32(&w, "llama.expert_group_count", 8), refused(&w, "model_shape", "8 groups, of 8 experts");
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
     gw_u32(&w, "llama.expert_group_count", 3), refused(&w, "model_shape", "3 uneven groups");
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8), gw_u32(&w, "llama.expert_used_count", 2);
     gw_u32(&w, "llama.expert_group_count", 4), gw_u32(&w, "llama.expert_group_used_count", 4);
     refused(&w, "model_shape", "4 groups used");
-    start(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.expert_count", 8);
     gw_u32s(&w, "llama.expert_used_count", (uint32_t[]){2, 3}, 2);
     bt_facts *f = opened(&w);
     assert_int_equal(f->n_expert, 8);
     assert_int_equal(f->n_expert_used, 3);
     bt_facts_close(f);
-    start(&w, "llama", 2), gw_string(&w, "llama.rope.scaling.type", "su"),
+    kit_begin(&w, "llama", 2), gw_string(&w, "llama.rope.scaling.type", "su"),
         refused(&w, "model_shape", "rope.scaling.type");
-    start(&w, "llama", 2), gw_u32(&w, "llama.rope.dimension_count", 66), refused(&w, "model_shape", "heads have 64");
-    start(&w, "llama", 2), gw_u32(&w, "llama.rope.dimension_count", 63), refused(&w, "model_shape", "is 63");
-    start(&w, "llama", 2), gw_tokens(&w, "tokenizer.ggml.tokens", 1000);
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.rope.dimension_count", 66),
+        refused(&w, "model_shape", "heads have 64");
+    kit_begin(&w, "llama", 2), gw_u32(&w, "llama.rope.dimension_count", 63), refused(&w, "model_shape", "is 63");
+    kit_begin(&w, "llama", 2), gw_tokens(&w, "tokenizer.ggml.tokens", 1000);
     refused(&w, "model_shape", "token_embd.weight is 256 x 1024, the model has 256 x 1000");
 }
 

@@ -10,14 +10,6 @@
 #include "base/heap.h"
 #include "model_kit.h"
 
-static void start(gw *w, const char *arch, uint32_t n_block) {
-    gw_model m = kit_small;
-    m.arch = arch;
-    m.n_block = n_block;
-    gw_init(w);
-    gw_model_all(w, &m);
-}
-
 static bt_facts *opened(gw *w) {
     bt_facts *facts = kit_file_open(w, "recurrent.gguf");
     gw_done(w);
@@ -68,18 +60,18 @@ static void short_convolution(void **state) {
 static void token_shift(void **state) {
     (void)state;
     gw w;
-    start(&w, "rwkv7", 2), gw_u32(&w, "rwkv7.wkv.head_size", 64);
+    kit_begin(&w, "rwkv7", 2), gw_u32(&w, "rwkv7.wkv.head_size", 64);
     bt_facts *f = opened(&w);
     is_state(f, 0, 256 * 2, 256 * 64);
     is_state(f, 1, 256 * 2, 256 * 64);
     bt_facts_close(f);
-    start(&w, "rwkv6qwen2", 2), gw_u32(&w, "rwkv6qwen2.wkv.head_size", 32);
+    kit_begin(&w, "rwkv6qwen2", 2), gw_u32(&w, "rwkv6qwen2.wkv.head_size", 32);
     gw_u32(&w, "rwkv6qwen2.token_shift_count", 1);
     f = opened(&w);
     is_state(f, 1, 256, 256 * 32);
     bt_facts_close(f);
-    start(&w, "rwkv6", 2), refused(&w, "gguf_key_missing", "key 'rwkv6.wkv.head_size' is missing");
-    start(&w, "rwkv6", 2), gw_u32(&w, "rwkv6.wkv.head_size", 1u << 30);
+    kit_begin(&w, "rwkv6", 2), refused(&w, "gguf_key_missing", "key 'rwkv6.wkv.head_size' is missing");
+    kit_begin(&w, "rwkv6", 2), gw_u32(&w, "rwkv6.wkv.head_size", 1u << 30);
     refused(&w, "model_shape", "more elements than can be counted");
 }
 
@@ -135,13 +127,13 @@ static void a_feed_forward_keeps_nothing(void **state) {
 static void beside_and_listed(void **state) {
     (void)state;
     gw w;
-    start(&w, "falcon-h1", 1), ssm(&w, "falcon-h1");
+    kit_begin(&w, "falcon-h1", 1), ssm(&w, "falcon-h1");
     bt_facts *f = opened(&w);
     assert_int_equal(f->kv[0].conv_width, 3 * 64);
     assert_int_equal(f->kv[0].ssm_width, 16 * 64);
     assert_int_equal(f->kv[0].k_width, 2 * 64);
     bt_facts_close(f);
-    start(&w, "qwen35", 3), ssm(&w, "qwen35");
+    kit_begin(&w, "qwen35", 3), ssm(&w, "qwen35");
     gw_bools(&w, "qwen35.attention.recurrent_layers", (bool[]){false, true, false}, 3);
     f = opened(&w);
     is_attention(f, 0);
