@@ -251,7 +251,7 @@ static void head_of_many_members(void **state) {
     while (!end)
         (void)kit_read(fd, text, sizeof text, 4000, &end);
     (void)close(fd);
-    assert_true(kit_until(&server, "open", 1));       /* that asks */
+    assert_true(kit_until(&server, "open", 1)); /* that asks */
 }
 
 static void idle(void **state) {
