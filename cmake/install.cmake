@@ -33,6 +33,7 @@ set(unit_out \"${CMAKE_BINARY_DIR}/burthen.service\")")
         file(INSTALL "${unit_out}" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib/systemd/user")
     ]])
     install(FILES THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION share/doc/burthen)
+    install(DIRECTORY docs DESTINATION share/doc/burthen) # what README and the manual point to
     if(NOT BT_PACKAGE) # there it is part of the file "copyright"
         install(FILES LICENSE DESTINATION share/doc/burthen)
     endif()

@@ -153,6 +153,12 @@ const bt_option *bt_option_find(const bt_option *table, size_t n_options, uint32
     return at < n_options ? &table[at] : NULL;
 }
 
+/* "--ctx" means --ctx-size more than -ctk. */
+static bool begins(const spelling *wanted, const spelling *s) {
+    return !wanted->is_short && !s->is_short && wanted->n >= 3 && s->n > wanted->n &&
+           strncmp(wanted->name, s->name, wanted->n) == 0;
+}
+
 static bt_status fail_unknown(const parse *in, const spelling *wanted) {
     const char *dashes = wanted->is_short ? "-" : "--";
     int n = (int)min_size(wanted->n, NAME_MAX_BYTES);
@@ -167,6 +173,7 @@ static bt_status fail_unknown(const parse *in, const spelling *wanted) {
         spelling s;
         for (size_t k = 0; spelling_get(&in->table[i], k, &s); k++) {
             size_t this_one = nearness(wanted->name, wanted->n, s.name, s.n);
+            if (begins(wanted, &s)) this_one = 0;
             if (this_one < best_nearness) {
                 best_nearness = this_one;
                 best = s;
@@ -423,7 +430,12 @@ static bt_status take_environ(const parse *in, const char *(*environ_get)(const 
         bool is_set = v.text && !(row->blank_unsets && v.text[strspn(v.text, " \t")] == '\0');
         if (!is_set) continue;
         in->given[i] = true;
-        BT_TRY(set_value(in, &v));
+        bt_status status = set_value(in, &v);
+        if (status == BT_OK) continue;
+        /* a row's own parser knows the option alone */
+        const bt_error why = in->err ? *in->err : (bt_error){0};
+        if (strstr(why.text, where)) return status;
+        return bt_fail(in->err, status, "option", BT_MEASURE_NONE, 0, 0, "%s: %s", where, why.text);
     }
     return BT_OK;
 }

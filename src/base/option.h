@@ -72,6 +72,10 @@ void bt_option_twin(const bt_option *row, char *ret, size_t capacity);
 const char *bt_option_arg(const bt_option *row);
 /* The nearest of n names to word by edit distance, or NULL if none is near. */
 const char *bt_nearest(const char *word, const char *const *names, size_t n);
+/* Lines of help: wide enough for two columns, and still inside the usual terminal on a laptop. */
+#define BT_HELP_COLUMNS 100u
 /* Append one paragraph an option that command accepts and that is not hidden, in the order of the table: aligned, and
- * wrapped at 100 columns. */
-void bt_options_help(const bt_option *table, size_t n_options, uint32_t command, bt_text *text);
+ * wrapped at n_columns, which counts as 40 where it is less and as BT_HELP_COLUMNS where it is more. */
+void bt_options_help(const bt_option *table, size_t n_options, uint32_t command, size_t n_columns, bt_text *text);
+/* Append words to a line that stands at column indent, wrapped in the same way; further lines start there too. */
+void bt_help_words(bt_text *text, const char *words, size_t indent, size_t n_columns);

@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * option_help.c: the options of a command as text for a terminal.
+ * option_help.c: the options of a command as text for a terminal of any width.
  *
  *     -c, --ctx-size N            Tokens of context ...
  *                                 ... wrapped [default: 4096]
  *
- * The left column is as wide as the widest entry, up to LEFT_MAX; an entry that is wider stands on a line of its own.
+ * The left column is as wide as the widest entry, up to a third; an entry that is wider stands on a line of its own.
  * Lines break at spaces only; a word that is longer than its line stays whole. Widths are counted in characters, which
  * is right for texts without wide or combining ones. */
 #include "base/option.h"
 
 #include <string.h>
 
-#define WIDTH    100 /* columns: wide enough for two, and still inside the usual terminal on a laptop */
-#define LEFT_MAX 34  /* a third of WIDTH */
-#define GAP      2
+#define WIDTH_MAX BT_HELP_COLUMNS
+#define WIDTH_MIN 40u /* a terminal that is narrower breaks lines itself */
+#define GAP       2
+
+static size_t width_of(size_t n_columns) {
+    return n_columns < WIDTH_MIN ? WIDTH_MIN : n_columns > WIDTH_MAX ? WIDTH_MAX : n_columns;
+}
+
+/* The left column's, without the gap: 34 of 100, 27 of 80. */
+static size_t left_max(size_t width) {
+    return (width + 2) / 3;
+}
 
 static size_t columns(const char *s, size_t n) {
     size_t count = 0;
@@ -65,8 +74,8 @@ static void new_line(bt_text *text, size_t indent) {
 }
 
 /* Get ready for a word of n columns: a space before it, or a new line if it would not fit. */
-static void make_room(bt_text *text, size_t n, size_t indent, size_t *at) {
-    if (*at > indent && *at + 1 + n > WIDTH) {
+static void make_room(bt_text *text, size_t n, size_t indent, size_t width, size_t *at) {
+    if (*at > indent && *at + 1 + n > width) {
         new_line(text, indent);
         *at = indent;
     } else if (*at > indent) {
@@ -76,30 +85,45 @@ static void make_room(bt_text *text, size_t n, size_t indent, size_t *at) {
     *at += n;
 }
 
-/* The words of help, then "[default: ...]" in one piece. */
-static void add_right(const bt_option *row, bt_text *text, size_t indent) {
-    size_t at = indent;
-    const char *help = row->help ? row->help : "";
-    for (const char *p = help + strspn(help, " "); *p;) {
+/* at: the column that the line has reached. */
+static void add_words(bt_text *text, const char *words, size_t indent, size_t width, size_t *at) {
+    for (const char *p = words + strspn(words, " "); *p;) {
         size_t n = strcspn(p, " ");
-        make_room(text, columns(p, n), indent, &at);
+        make_room(text, columns(p, n), indent, width, at);
         bt_text_add_n(text, p, n);
         p += n + strspn(p + n, " ");
     }
-    if (row->shown_default) {
-        const char *shown = row->shown_default;
-        make_room(text, strlen("[default: ]") + columns(shown, strlen(shown)), indent, &at);
+}
+
+void bt_help_words(bt_text *text, const char *words, size_t indent, size_t n_columns) {
+    size_t at = indent;
+    add_words(text, words, indent, width_of(n_columns), &at);
+}
+
+/* The words of help, then "[default: ...]" in one piece where it fits a line. */
+static void add_right(const bt_option *row, bt_text *text, size_t indent, size_t width) {
+    size_t at = indent;
+    add_words(text, row->help ? row->help : "", indent, width, &at);
+    const char *shown = row->shown_default;
+    size_t n = shown ? strlen("[default: ]") + columns(shown, strlen(shown)) : 0;
+    if (shown && indent + n > width) {
+        add_words(text, "[default:", indent, width, &at);
+        add_words(text, shown, indent, width - 1, &at); /* a column is left for the end */
+        bt_text_add(text, "]");
+    } else if (shown) {
+        make_room(text, n, indent, width, &at);
         bt_text_addf(text, "[default: %s]", shown);
     }
 }
 
-void bt_options_help(const bt_option *table, size_t n_options, uint32_t command, bt_text *text) {
+void bt_options_help(const bt_option *table, size_t n_options, uint32_t command, size_t n_columns, bt_text *text) {
+    size_t width = width_of(n_columns);
     size_t widest = 0;
     for (size_t i = 0; i < n_options; i++) {
         size_t n = left_columns(&table[i]);
-        if (is_shown(&table[i], command) && n <= LEFT_MAX && n > widest) widest = n;
+        if (is_shown(&table[i], command) && n <= left_max(width) && n > widest) widest = n;
     }
-    size_t indent = (widest ? widest : LEFT_MAX) + GAP;
+    size_t indent = (widest ? widest : left_max(width)) + GAP;
     for (size_t i = 0; i < n_options; i++) {
         const bt_option *row = &table[i];
         if (!is_shown(row, command)) continue;
@@ -110,7 +134,7 @@ void bt_options_help(const bt_option *table, size_t n_options, uint32_t command,
         } else {
             bt_text_addf(text, "%*s", (int)(indent - n), "");
         }
-        add_right(row, text, indent);
+        add_right(row, text, indent, width);
         bt_text_add(text, "\n");
     }
 }

@@ -211,6 +211,10 @@ static bt_status plan_budget(executing *x, bt_error *err) {
                        command->reason);
     if (command->program == BT_PROGRAM_BENCH) BT_TRY(bt_drop_in_bench_read(x->argv + command->first, &x->bench, err));
     bt_judge_read(judge, x->bench.model);
+    if (!judge->facts && judge->facts_error.status != BT_OK) {
+        *err = judge->facts_error;
+        return err->status;
+    }
     if (!judge->facts)
         return bt_fail(err, BT_E_UNSUPPORTED, "drop_in", BT_MEASURE_NONE, 0, 0, "no budget can be held: %s",
                        judge->facts_reason);
@@ -339,6 +343,16 @@ static void enter_hold(executing *x) {
         bt_log_say("not held: %s", why.text);
 }
 
+/* With a word in front, as all that is said here: what follows is the command's own, and a router that starts it tells
+ * the two apart. A model that cannot be read has an exit code of its own, and names of those nearby. */
+static int fail(const executing *x, const bt_error *err) {
+    const bt_judge *judge = &x->judge;
+    const char *model = x->bench.model ? x->bench.model : judge->effective.model.text;
+    bt_error said = *err;
+    (void)snprintf(said.text, sizeof said.text, "error: %.380s", err->text);
+    return model && judge->facts_error.status != BT_OK ? bt_cli_fail_model(&said, model) : bt_cli_fail(&said);
+}
+
 static int start(executing *x) {
     char *const *argv = x->judge.rewrite.argv;
     (void)fflush(NULL);
@@ -346,7 +360,7 @@ static int start(executing *x) {
         const bt_exec_budget_ask ask = budget_ask(x);
         bt_error why = {0};
         if (bt_exec_budget_prepare(x->budget, &ask, &x->judge.rewrite, &why) != BT_OK) {
-            int code = bt_cli_fail(&why);
+            int code = fail(x, &why);
             return strcmp(why.code, "drop_in") == 0 ? EXIT_REFUSED : code;
         }
         enter_leaf(x);
@@ -404,7 +418,7 @@ int bt_cmd_exec(const bt_cli_options *options, bt_option_result *args) {
         argv[i] = (char *)(uintptr_t)args->args[i]; /* execve takes what argv was */
     x->options = options;
     x->argv = argv;
-    int code = decide(x, &err) == BT_OK ? conclude(x) : bt_cli_fail(&err);
+    int code = decide(x, &err) == BT_OK ? conclude(x) : fail(x, &err);
     close_all(x);
     bt_heap_free(argv);
     return code;

@@ -9,18 +9,29 @@
 #include <string.h>
 
 #define HELP_MAX_BYTES (1u << 20) /* far over the table */
+#define NAME_COLUMNS   31
+#define TWO_COLUMNS    70u
 
-static void add_overview(bt_text *text) {
+/* Names beside what is said of them, or above it where that would be a narrow column. */
+static void add_overview(size_t n_columns, bt_text *text) {
+    size_t indent = n_columns < TWO_COLUMNS ? 6 : NAME_COLUMNS + 3;
     bt_text_add(text, "burthen " BT_VERSION ": local language models within a memory budget\n\n"
                       "usage: burthen COMMAND [options]\n\n");
     for (size_t i = 0; i < bt_verb_count; i++) {
         const bt_verb *command = &bt_verbs[i];
         char name[64];
         (void)snprintf(name, sizeof name, "%s%s%s", command->name, command->args[0] ? " " : "", command->args);
-        bt_text_addf(text, "  %-31s %s\n", name, command->summary);
+        if (n_columns < TWO_COLUMNS)
+            bt_text_addf(text, "  %s\n%*s", name, (int)indent, "");
+        else
+            bt_text_addf(text, "  %-*s ", NAME_COLUMNS, name);
+        bt_help_words(text, command->summary, indent, n_columns);
+        bt_text_add(text, "\n");
     }
-    bt_text_add(text, "\nburthen help COMMAND lists the options of one.\n"
-                      "Exit codes: 0 done, 1 failed, 2 usage, 3 refused by the budget, 4 bad model file.\n");
+    bt_text_add(text, "\nburthen help COMMAND lists the options of one.\n");
+    bt_help_words(text, "Exit codes: 0 done, 1 failed, 2 usage, 3 refused by the budget, 4 bad model file.", 0,
+                  n_columns);
+    bt_text_add(text, "\n");
 }
 
 /* ---- as JSON ---------------------------------------------------------------------------------------------------- */
@@ -81,9 +92,9 @@ int bt_cmd_help(const bt_cli_options *options, bt_option_result *args) {
     bt_text text;
     bt_text_init(&text, HELP_MAX_BYTES);
     if (command) {
-        bt_verb_help(command, &text);
+        bt_verb_help(command, bt_cli_help_columns(), &text);
     } else {
-        add_overview(&text);
+        add_overview(bt_cli_help_columns(), &text);
     }
     int code = bt_cli_print(&text);
     bt_text_done(&text);

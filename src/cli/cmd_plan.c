@@ -30,7 +30,7 @@ static int print_plan(const bt_cli_options *options, const bt_plan *plan, const 
     bt_report_plan_text(plan, facts, &text);
     bt_planning_lock_text(options, plan, machine, &text);
     bt_drafting_text(options, facts, plan, &text);
-    int code = bt_cli_print(&text);
+    int code = bt_cli_print_prose(&text);
     bt_text_done(&text);
     return code;
 }

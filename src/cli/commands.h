@@ -38,4 +38,8 @@ int bt_cli_fail(const bt_error *err);
 int bt_cli_fail_model(const bt_error *err, const char *path);
 /* Write to stdout, escaped on a terminal, and flush; the exit code: 0, or 1 with the reason on stderr. */
 int bt_cli_print(const bt_text *text);
+/* The same; sentences are broken where a terminal is narrower (bt_terminal_fold). */
+int bt_cli_print_prose(const bt_text *text);
 int bt_cli_print_bytes(const char *s, size_t n);
+/* How wide help may be on standard output: the terminal's columns; elsewhere BT_HELP_COLUMNS. */
+size_t bt_cli_help_columns(void);

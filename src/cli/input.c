@@ -124,9 +124,13 @@ bt_input *bt_input_open(const char *prompt) {
     bt_terminal terminal;
     bt_terminal_open(&terminal, stderr, NULL);
     const char *mark = terminal.has_colour ? (char[]){INVISIBLE, '\0'} : "";
-    (void)snprintf(input->prompt, sizeof input->prompt, "%s%s%s%s%s%s%s", mark,
-                   bt_terminal_colour(&terminal, BT_COLOUR_BOLD), mark, prompt, mark,
-                   bt_terminal_colour(&terminal, BT_COLOUR_NONE), mark);
+    /* libedit keeps what moves no cursor with the letter behind it, and drops what has none: the colour ends before the
+     * prompt's last letter, a space. */
+    size_t n = strlen(prompt);
+    size_t n_bold = n > 0 ? n - 1 : 0;
+    (void)snprintf(input->prompt, sizeof input->prompt, "%s%s%s%.*s%s%s%s%s", mark,
+                   bt_terminal_colour(&terminal, BT_COLOUR_BOLD), mark, (int)n_bold, prompt, mark,
+                   bt_terminal_colour(&terminal, BT_COLOUR_NONE), mark, prompt + n_bold);
     input->is_terminal = isatty(STDIN_FILENO) == 1;
     if (input->is_terminal) open_editor(input);
     return input;

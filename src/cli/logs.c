@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FOLDED_MAX_BYTES (4u << 20)
+
 static bt_log_out out;
 static bool is_open;
 
@@ -97,11 +99,23 @@ static void say_cut(const bt_text *text) {
         (void)fprintf(stderr, "%sburthen: %s\n", in_line ? "\n" : "", words);
 }
 
+/* As wide as the terminal. */
+static void print_folded(const bt_text *text) {
+    bt_terminal terminal;
+    bt_text folded;
+    bt_terminal_open(&terminal, stderr, NULL);
+    bt_text_init(&folded, FOLDED_MAX_BYTES);
+    bt_terminal_fold(&terminal, bt_text_str(text), &folded);
+    (void)fputs(folded.failed ? bt_text_str(text) : bt_text_str(&folded),
+                stderr); /* where else to say that it failed */
+    bt_text_done(&folded);
+}
+
 void bt_cli_log_table(const bt_text *text, bool is_error) {
     const char *at = bt_text_str(text), *end = at + text->n_bytes;
     static const char name[] = "burthen: ";
     if (!is_open || !out.form.json) {
-        (void)fputs(at, stderr); /* where else to say that it failed */
+        print_folded(text);
         if (text->failed) say_cut(text);
         return;
     }

@@ -59,7 +59,7 @@ static bt_status check_arguments(const bt_verb *command, const bt_option_result 
 static int print_help(const bt_verb *command) {
     bt_text text;
     bt_text_init(&text, 1u << 20); /* far over the table */
-    bt_verb_help(command, &text);
+    bt_verb_help(command, bt_cli_help_columns(), &text);
     int code = bt_cli_print(&text);
     bt_text_done(&text);
     return code;
@@ -113,6 +113,9 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
         code = bt_cli_fail(&err);
         if (command->bit == BT_CLI_SERVE && strcmp(err.code, "option") == 0)
             (void)fputs("burthen: options of llama-server stand behind --: burthen serve FOLDER -- -c 4096\n", stderr);
+        if (command->bit == BT_CLI_EXEC && strcmp(err.code, "option") == 0 && args.n_args > 0 && args.rest == 0)
+            (void)fputs("burthen: the command and its options stand behind --: burthen exec -- llama-server -m FILE\n",
+                        stderr);
     } else if (options.help) {
         code = print_help(command);
     } else {
@@ -129,6 +132,7 @@ static int run_command(const bt_verb *command, int argc, char *const *argv) {
 static int print_invitation(void) {
     static const char text[] = "burthen " BT_VERSION ": local language models within a memory budget\n"
                                "  burthen plan MODEL    what a model needs here, what fits, what streams\n"
+                               "  burthen run MODEL     talk with it, within the budget\n"
                                "  burthen devices       the memory of this machine; burthen help lists all commands\n";
     return bt_cli_print_bytes(text, sizeof text - 1);
 }

@@ -93,6 +93,27 @@ bt_status bt_cli_parse_projector(const char *value, void *target, bt_error *err)
     return later_but("pictures and sound are", "plan --mmproj prices a projector", err);
 }
 
+/* What users of llama.cpp type first. */
+bt_status bt_cli_parse_model_word(const char *value, void *target, bt_error *err) {
+    (void)target;
+    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                   "the model's file stands for itself, without an option: %.200s", value);
+}
+
+bt_status bt_cli_parse_fetched(const char *value, void *target, bt_error *err) {
+    (void)value;
+    (void)target;
+    return bt_fail(err, BT_E_ARG, "option", BT_MEASURE_NONE, 0, 0,
+                   "models are not fetched: download the GGUF file, and name it");
+}
+
+bt_status bt_cli_parse_address(const char *value, void *target, bt_error *err) {
+    (void)value;
+    (void)target;
+    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                   "the router's address is one option: --listen HOST:PORT, as --listen 127.0.0.1:8080");
+}
+
 bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err) {
     bt_cli_options *options = target;
     uint64_t milli = 0;

@@ -12,6 +12,9 @@ bt_status bt_cli_parse_rope_scaling(const char *value, void *target, bt_error *e
 bt_status bt_cli_parse_speculate(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_draft(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_projector(const char *value, void *target, bt_error *err);
+bt_status bt_cli_parse_model_word(const char *value, void *target, bt_error *err);
+bt_status bt_cli_parse_fetched(const char *value, void *target, bt_error *err);
+bt_status bt_cli_parse_address(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_fraction(const char *value, void *target, bt_error *err);
 bt_status bt_cli_parse_allowed_host(const char *value, void *target, bt_error *err);
 

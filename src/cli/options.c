@@ -194,7 +194,7 @@ const bt_option bt_cli_option_table[] = {
     {OPTION("io", CHOICE), WISH(io), .choices = "auto|direct|buffered",
      .help = "read past the page cache, or through it", .shown_default = "auto", .commands = ALL_MODEL},
     {OPTION("machine", TEXT), AT(machine_file), .arg = "FILE", .files = "json",
-     .help = "plan for the machine of this machine.json (see devices --json)", .shown_default = "this machine",
+     .help = "take the machine of this machine.json (see devices --json)", .shown_default = "this machine",
      .commands = ALL_MODEL | BT_CLI_DEVICES | BT_CLI_EXEC},
     {OPTION("disk", TEXT), AT(disk_path), .arg = "PATH",
      .help = "measure the disk of this file or folder, and remember it", .commands = BT_CLI_DEVICES},
@@ -311,6 +311,12 @@ const bt_option bt_cli_option_table[] = {
 
     /* what llama.cpp's users type */
     {OPTION("model-draft", TEXT), AT(draft_file), .commands = BT_CLI_PLAN | BT_CLI_RUN, .hidden = true},
+    {OPTION("model", CUSTOM), AT(help), .shorts = "m", .parse = bt_cli_parse_model_word,
+     .commands = ALL_MODEL | BT_CLI_SERVE, .hidden = true, .no_env = true},
+    {OPTION("hf-repo", CUSTOM), AT(help), .alias = "model-url", .shorts = "hf hfr mu", .parse = bt_cli_parse_fetched,
+     .commands = ALL_MODEL | BT_CLI_SERVE, .hidden = true, .no_env = true},
+    {OPTION("port", CUSTOM), AT(help), .alias = "host", .parse = bt_cli_parse_address, .commands = BT_CLI_SERVE,
+     .hidden = true, .no_env = true},
     {OPTION("draft", CUSTOM), AT(help), .alias = "model-draft", .shorts = "md", .parse = bt_cli_parse_draft,
      .commands = BT_CLI_BENCH | BT_CLI_PERPLEXITY, .hidden = true},
     {OPTION("mmproj", CUSTOM), AT(help), .shorts = "mm", .parse = bt_cli_parse_projector, .commands = LOADS,

@@ -13,15 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEARBY_MAX     5    /* names shown */
-#define SCAN_MAX       4096 /* directory entries looked at */
-#define HINT_MAX_BYTES 4096
-#define EXIT_BAD_MODEL 4 /* docs/interfaces.md */
-#define DIR_NAME_MAX   1024
+#define NEARBY_MAX       5    /* names shown */
+#define SCAN_MAX         4096 /* directory entries looked at */
+#define FOLDED_MAX_BYTES (4u << 20)
+#define HINT_MAX_BYTES   4096
+#define EXIT_BAD_MODEL   4 /* docs/interfaces.md */
+#define DIR_NAME_MAX     1024
 
 int bt_cli_fail(const bt_error *err) {
     bt_cli_log_failure(err);
     return bt_status_exit_code(err->status);
+}
+
+size_t bt_cli_help_columns(void) {
+    bt_terminal terminal;
+    bt_terminal_open(&terminal, stdout, NULL);
+    return terminal.is_terminal ? terminal.n_columns : BT_HELP_COLUMNS;
 }
 
 int bt_cli_print_bytes(const char *s, size_t n) {
@@ -33,6 +40,17 @@ int bt_cli_print_bytes(const char *s, size_t n) {
     bt_error err = {0};
     (void)bt_fail_sys(&err, errno ? errno : EIO, "stdout", "cannot write to standard output");
     return bt_cli_fail(&err);
+}
+
+int bt_cli_print_prose(const bt_text *text) {
+    bt_terminal terminal;
+    bt_text folded;
+    bt_terminal_open(&terminal, stdout, NULL);
+    bt_text_init(&folded, FOLDED_MAX_BYTES);
+    bt_terminal_fold(&terminal, bt_text_str(text), &folded);
+    int code = bt_cli_print(text->failed || folded.failed ? text : &folded);
+    bt_text_done(&folded);
+    return code;
 }
 
 int bt_cli_print(const bt_text *text) {

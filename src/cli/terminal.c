@@ -124,6 +124,62 @@ bool bt_terminal_flush(bt_terminal *terminal) {
     return fflush(terminal->stream) == 0 && ferror(terminal->stream) == 0;
 }
 
+/* ---- prose ------------------------------------------------------------------------------------------------------ */
+
+static size_t characters(const char *s, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static size_t span_spaces(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n && s[i] == ' ')
+        i++;
+    return i;
+}
+
+/* One line, without its end. */
+static void fold_line(uint32_t n_columns, const char *s, size_t n, bt_text *out) {
+    size_t indent = span_spaces(s, n);
+    bool is_row = memmem(s + indent, n - indent, "  ", 2) != NULL;
+    if (is_row || characters(s, n) <= n_columns) {
+        bt_text_add_n(out, s, n);
+        return;
+    }
+    bt_text_add_n(out, s, indent);
+    size_t at = indent;
+    for (size_t i = indent; i < n;) {
+        const char *space = memchr(s + i, ' ', n - i);
+        size_t length = space ? (size_t)(space - (s + i)) : n - i;
+        size_t width = characters(s + i, length);
+        if (i > indent && at + 1 + width > n_columns) {
+            bt_text_addf(out, "\n%*s", (int)indent + 2, "");
+            at = indent + 2;
+        } else if (i > indent) {
+            bt_text_add(out, " ");
+            at++;
+        }
+        bt_text_add_n(out, s + i, length);
+        at += width;
+        i += length + 1;
+    }
+}
+
+void bt_terminal_fold(const bt_terminal *terminal, const char *s, bt_text *out) {
+    if (!terminal->is_terminal) {
+        bt_text_add(out, s);
+        return;
+    }
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        fold_line(terminal->n_columns, s, n, out);
+        s += n;
+        if (*s) bt_text_add_n(out, s++, 1);
+    }
+}
+
 /* ---- the bar ---------------------------------------------------------------------------------------------------- */
 
 void bt_terminal_bar_format(uint32_t n_columns, const char *label, uint64_t done, uint64_t total, bt_text *out) {

@@ -36,6 +36,11 @@ bool bt_terminal_flush(bt_terminal *terminal);
 /* What bt_terminal_write does on a terminal: append to out, leave the cut character in pending. */
 void bt_terminal_escape(bt_terminal *terminal, const char *s, size_t n, bt_text *out);
 
+/* Append text to out, sentences that are wider than the terminal broken at spaces, with further lines two columns in.
+ * Rows of a table (two spaces somewhere) and words that are too long stay as they are; so does all where the stream is
+ * no terminal. */
+void bt_terminal_fold(const bt_terminal *terminal, const char *s, bt_text *out);
+
 /* One line that is drawn over and over, at most ten times a second, and is gone after bar_end. Nothing where has_bar is
  * false. */
 void bt_terminal_bar(bt_terminal *terminal, const char *label, uint64_t done, uint64_t total);

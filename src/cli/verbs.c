@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define USAGE_MAX_BYTES 4096u
+
 const bt_verb bt_verbs[] = {
     {"plan", BT_CLI_PLAN, "MODEL", 1, 1, "what a model needs, what fits, what streams; loads nothing"},
     {"run", BT_CLI_RUN, "MODEL", 1, 1, "generate text within the budget"},
@@ -48,6 +50,9 @@ bt_status bt_verb_unknown(const char *name, bt_error *err) {
     for (size_t i = 0; i < bt_verb_count; i++) {
         names[i] = bt_verbs[i].name;
     }
+    if (name[0] == '-')
+        return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0,
+                       "%s stands behind a command: burthen COMMAND %s ...; burthen help lists them", name, name);
     const char *nearest = bt_nearest(name, names, bt_verb_count);
     if (nearest) {
         return bt_fail(err, BT_E_ARG, "command", BT_MEASURE_NONE, 0, 0, "unknown command %s; the nearest is %s", name,
@@ -66,13 +71,21 @@ void bt_verb_usage(const bt_verb *verb, bt_text *text) {
     if (verb->bit == BT_CLI_SERVE) bt_text_add(text, " [-- OPTIONS of each llama-server]");
 }
 
-void bt_verb_help(const bt_verb *verb, bt_text *text) {
-    bt_text_add(text, "usage: ");
-    bt_verb_usage(verb, text);
+void bt_verb_help(const bt_verb *verb, size_t n_columns, bt_text *text) {
+    static const char before[] = "usage: ";
+    bt_text usage;
+    bt_text_init(&usage, USAGE_MAX_BYTES);
+    bt_verb_usage(verb, &usage);
+    bt_text_add(text, before);
+    bt_help_words(text, bt_text_str(&usage), sizeof before - 1, n_columns);
+    bt_text_done(&usage);
     bt_text_addf(text, "\n\n%s\n\n", verb->summary);
-    bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)verb->bit, text);
-    bt_text_add(text,
-                "\nEvery option but text and files of one run may stand in the environment, --ram-budget as\n"
-                "BURTHEN_RAM_BUDGET, or in ~/.config/burthen/config.yaml, as ram-budget: 8G. An option given on the\n"
-                "command line wins, then the environment.\n");
+    bt_options_help(bt_cli_option_table, bt_cli_option_count, (uint32_t)verb->bit, n_columns, text);
+    bt_text_add(text, "\n");
+    bt_help_words(text,
+                  "Every option but text and files of one run may stand in the environment, --ram-budget as "
+                  "BURTHEN_RAM_BUDGET, or in ~/.config/burthen/config.yaml, as ram-budget: 8G. An option given on the "
+                  "command line wins, then the environment.",
+                  0, n_columns);
+    bt_text_add(text, "\n");
 }

@@ -23,4 +23,4 @@ bt_status bt_verb_unknown(const char *name, bt_error *err);
 /* "burthen plan MODEL [options]" */
 void bt_verb_usage(const bt_verb *verb, bt_text *text);
 /* Usage, summary and options. */
-void bt_verb_help(const bt_verb *verb, bt_text *text);
+void bt_verb_help(const bt_verb *verb, size_t n_columns, bt_text *text);

@@ -125,14 +125,14 @@ static void read_companions(bt_judge *judge) {
 
 void bt_judge_read(bt_judge *judge, const char *model) {
     const char *path = model ? model : judge->effective.model.text;
-    bt_error why = {0};
+    bt_error *why = &judge->facts_error;
     const char *reason = NULL;
     if (judge->has_read) return;
     judge->has_read = true;
     if (judge->command.container) reason = "its files are inside a container";
     if (!reason && !path) reason = "it names no local model file";
     if (!reason && !bt_guard_names_gguf(path)) reason = "its model is no .gguf file";
-    if (!reason && bt_facts_open(path, &judge->facts, &why) != BT_OK) reason = why.text;
+    if (!reason && bt_facts_open(path, &judge->facts, why) != BT_OK) reason = why->text;
     if (reason) (void)snprintf(judge->facts_reason, sizeof judge->facts_reason, "%.199s", reason);
     if (judge->facts && !model) read_companions(judge);
 }

@@ -56,6 +56,7 @@ typedef struct bt_judge {
     bt_facts *facts, *draft;
     bt_projector *projector;
     char facts_reason[200];              /* why the model cannot be read; empty: it can */
+    bt_error facts_error;                /* where it is a file that is named, and cannot be read; else BT_OK */
     char notes[BT_JUDGE_NOTES_MAX][480]; /* on files that were left to the program */
     uint32_t n_notes;
     char footprint_name[BT_FOOTPRINT_NAME_BYTES]; /* where what is seen of it is kept; empty: before bt_judge_recall */

@@ -57,9 +57,8 @@ static bool fits_itself(const bt_guard_ask *ask, const bt_guard_prices *prices, 
     return true;
 }
 
-bool bt_guard_least(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_placement *ret) {
+static bool is_remedied(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_placement *ret) {
     const bt_effective *e = ask->price.effective;
-    bt_guard_placement(prices, ret);
     if (e->gpu_layers.value == BT_LAYERS_AUTO) return fits_itself(ask, prices, ret);
     bt_placement trimmed = *ret, moved = *ret;
     bool may_trim = trims(e, &trimmed);
@@ -68,7 +67,14 @@ bool bt_guard_least(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_p
         *ret = moved;
     else if (may_trim)
         *ret = trimmed;
-    bool grows = e->program == BT_PROGRAM_SERVER && (ret->cache_ram_mib > 0 || ret->checkpoints > 0);
-    if (e->program == BT_PROGRAM_SERVER) ret->cache_ram_mib = ret->checkpoints = 0;
-    return may_trim || may_move || grows;
+    return may_trim || may_move;
+}
+
+bool bt_guard_least(const bt_guard_ask *ask, const bt_guard_prices *prices, bt_placement *ret) {
+    bt_guard_placement(prices, ret);
+    bool is_less = is_remedied(ask, prices, ret);
+    if (ask->price.effective->program != BT_PROGRAM_SERVER) return is_less;
+    is_less = is_less || ret->cache_ram_mib > 0 || ret->checkpoints > 0;
+    ret->cache_ram_mib = ret->checkpoints = 0;
+    return is_less;
 }

@@ -171,7 +171,9 @@ static const char *file_of(const bt_guard_search *s) {
 }
 
 static void say_numbers(const bt_guard_search *s, const bt_guard_price *price, char *text, size_t n) {
-    if (s->n == 0 || !s->uses_devices)
+    if (nothing_pinned(s->ask->price.effective))
+        (void)snprintf(text, n, "the program fits itself to its devices");
+    else if (s->n == 0 || !s->uses_devices)
         (void)snprintf(text, n, "nothing on devices");
     else
         (void)snprintf(text, n, "%s of %s", BT_SIZE(price->device_bytes), BT_SIZE(s->budget_all));
@@ -258,6 +260,27 @@ static void trim_caches(const bt_guard_search *s, bool moved, bt_placement *plac
     bool endless = placement->cache_ram_mib < 0 && s->ask->settings.host_is_budget;
     if (cache > left || endless) placement->cache_ram_mib = (int32_t)bt_min_u64(left / MIB, INT32_MAX);
     bt_guard_prices_at(s->prices, placement, price);
+}
+
+/* A program that fits itself looks at its devices alone. What grows beside the model is held to a budget of the host
+ * all the same: where it does not fit as it is typed, to what is left with nothing on devices, since how much of the
+ * model will be there is not known. */
+static void trim_of_fitted(const bt_guard_search *s, bt_guard_decision *ret) {
+    bt_placement typed = s->baked, host = s->baked;
+    bt_guard_price price;
+    if (!s->ask->settings.host_is_budget) return;
+    bt_guard_prices_at(s->prices, &typed, &price);
+    trim_caches(s, false, &typed, &price);
+    if (typed.cache_ram_mib == s->baked.cache_ram_mib && typed.checkpoints == s->baked.checkpoints) return;
+    host.n_gpu_layers = 0;
+    bt_guard_prices_at(s->prices, &host, &price);
+    trim_caches(s, true, &host, &price);
+    ret->before = ret->after = s->baked;
+    ret->after.cache_ram_mib = host.cache_ram_mib;
+    ret->after.checkpoints = host.checkpoints;
+    compare(ret);
+    ret->kind = BT_GUARD_TRIMMED;
+    say_changed(s, ret);
 }
 
 static void finish(const bt_guard_search *s, bool moved, bt_guard_decision *ret) {
@@ -452,6 +475,7 @@ bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_err
         pass(ret, "no number of layers is pinned (-ngl): the program fits itself to what is free");
         if (ask->settings.fit_target && ask->price.effective->fit.value != 0)
             set_fit_target(&s, ask->price.effective, ret);
+        trim_of_fitted(&s, ret);
         return BT_OK;
     }
     if (ask->price.n_devices == 0 && s.baked.n_gpu_layers > 0 && !ask->price.effective->device.text) {

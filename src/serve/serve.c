@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES     4096u      /* PATH_MAX of Linux (linux/limits.h) */
+#define EXIT_BAD_FILE  4          /* docs/interfaces.md */
 #define TEXT_MAX_BYTES (4u << 20) /* of what --check-config prints */
 
 typedef struct serving {
@@ -158,6 +159,18 @@ static bt_status check_budget(const bt_config *config, bt_error *err) {
         BT_SIZE(config->ram_budget_bytes), BT_SIZE(own_bytes));
 }
 
+static bt_status check_models(const serving *s, const bt_config *config, bt_error *err) {
+    if (config->n_models > 0 || config->n_peers > 0) return BT_OK;
+    if (config->models_dir)
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                       "there is no model: no GGUF file is in %s or in the folders below it", config->models_dir);
+    if (s->file)
+        return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                       "there is no model: %s has no models, models_dir or peers", s->file);
+    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
+                   "there is no model: name GGUF files, a folder of them, or a configuration");
+}
+
 static bt_status compose(serving *s, bt_config *config, bt_error *err) {
     apply_options(s, config);
     BT_TRY(check_budget(config, err));
@@ -167,9 +180,23 @@ static bt_status compose(serving *s, bt_config *config, bt_error *err) {
     for (uint32_t i = 0; i < s->args.n_args; i++)
         BT_TRY(add_argument(s, config, s->args.args[i], err));
     if (config->models_dir) BT_TRY(bt_config_discover(config, s->more, &s->notes, err));
-    if (config->n_models > 0 || config->n_peers > 0) return BT_OK;
-    return bt_fail(err, BT_E_ARG, "arguments", BT_MEASURE_NONE, 0, 0,
-                   "there is no model: name GGUF files, a folder of them, or a configuration");
+    return check_models(s, config, err);
+}
+
+/* A file may come yet, as from a download: no error, but seen before a client finds out. */
+static void note_missing(serving *s, const bt_config *config) {
+    bt_config_notes *notes = &s->notes;
+    for (uint32_t i = 0; i < config->n_models; i++) {
+        const bt_config_model *model = &config->models[i];
+        if (!model->model || access(model->model, F_OK) == 0) continue;
+        if (notes->n == BT_CONFIG_NOTES_MAX) {
+            notes->n_left_out++;
+            continue;
+        }
+        bt_config_note *note = &notes->items[notes->n++];
+        note->line = model->line;
+        (void)snprintf(note->text, sizeof note->text, "model: %.150s is not there", model->model);
+    }
 }
 
 static bt_status load(void *user, bt_config **ret, bt_error *err) {
@@ -185,6 +212,7 @@ static bt_status load(void *user, bt_config **ret, bt_error *err) {
         bt_config_close(config);
         return status;
     }
+    note_missing(s, config);
     *ret = config;
     return BT_OK;
 }
@@ -201,9 +229,12 @@ static void warn_of_program(const bt_config *config) {
                    program);
 }
 
-/* The exit code of a configuration that cannot be had. */
+/* The exit code of a configuration that cannot be had: of a file that is not there as of one that is no model, or no
+ * configuration. */
 static int fail(const serving *s, const bt_error *err) {
-    return s->bad_model ? bt_cli_fail_model(err, s->bad_model) : bt_cli_fail(err);
+    if (s->bad_model) return bt_cli_fail_model(err, s->bad_model);
+    int code = bt_cli_fail(err);
+    return s->file && err->status == BT_E_IO ? EXIT_BAD_FILE : code;
 }
 
 static int check_config(serving *s) {

@@ -46,6 +46,8 @@ typedef struct anchor {
 
 typedef struct reader {
     const char *file;
+    const char *text; /* all of it, n_bytes */
+    size_t n_bytes;
     bt_arena *arena;
     bt_error *err;
     uint32_t line; /* of the event */
@@ -318,6 +320,19 @@ static bt_status on_event(reader *r, const yaml_event_t *event) {
 
 /* ---- the document ----------------------------------------------------------------------------------------------- */
 
+/* line: 0 is the first. */
+static bool is_indented_by_tab(const reader *r, size_t line) {
+    const char *at = r->text;
+    const char *end = at + r->n_bytes;
+    for (; line > 0 && at; line--) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        if (at) at++;
+    }
+    while (at && at < end && *at == ' ')
+        at++;
+    return at && at < end && *at == '\t';
+}
+
 static bt_status syntax(const reader *r, const yaml_parser_t *parser) {
     if (parser->error == YAML_MEMORY_ERROR) return no_memory(r);
     const char *problem = parser->problem ? parser->problem : "this is no YAML";
@@ -325,9 +340,11 @@ static bt_status syntax(const reader *r, const yaml_parser_t *parser) {
         return bt_fail(r->err, BT_E_FORMAT, "config", BT_MEASURE_NONE, 0, 0, "%s:%u: %s (byte %zu)", r->file,
                        (unsigned)parser->mark.line + 1, problem, parser->problem_offset);
     }
-    return bt_fail(r->err, BT_E_FORMAT, "config", BT_MEASURE_NONE, 0, 0, "%s:%u: %s%s%s", r->file,
+    /* The usual one: libyaml does not say which character it was. */
+    bool tab = strstr(problem, "cannot start any token") && is_indented_by_tab(r, parser->problem_mark.line);
+    return bt_fail(r->err, BT_E_FORMAT, "config", BT_MEASURE_NONE, 0, 0, "%s:%u: %s%s%s%s", r->file,
                    (unsigned)parser->problem_mark.line + 1, problem, parser->context ? ", " : "",
-                   parser->context ? parser->context : "");
+                   parser->context ? parser->context : "", tab ? ": a tab; YAML indents with spaces" : "");
 }
 
 static bt_status read_events(reader *r, yaml_parser_t *parser) {
@@ -358,7 +375,7 @@ bt_status bt_yaml_parse(const char *text, size_t n, const char *file, bt_arena *
     *ret = NULL;
     reader *r = bt_arena_alloc(arena, sizeof *r);
     if (!r) return bt_fail(err, BT_E_NOMEM, "config", BT_MEASURE_NONE, 0, 0, "no memory to read %s", file);
-    *r = (reader){.file = file, .arena = arena, .err = err, .line = 1};
+    *r = (reader){.file = file, .text = text, .n_bytes = n, .arena = arena, .err = err, .line = 1};
     BT_TRY(check_directives(r, text, n));
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) return no_memory(r);

@@ -25,7 +25,7 @@ class Terminal:
         self.seen = b""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(harness.BIN, list(map(str, command)), {**harness.environment(), "TERM": "xterm", **(env or {})})
+            os.execve(harness.BIN, list(map(str, command)), {**harness.environment(), "TERM": "xterm", "NO_COLOR": "1", **(env or {})})
 
     def read(self, wait_s=0.1):
         ready, _, _ = select.select([self.fd], [], [], wait_s)
@@ -138,14 +138,17 @@ def after_a_stop():
 
 
 def colours():
-    for name, env, wanted in (("colour", {}, True), ("NO_COLOR", {"NO_COLOR": "1"}, False), ("TERM=dumb", {"TERM": "dumb"}, False)):
+    """Bold ends with the prompt: what is typed and answered is not, nor what the shell says next."""
+    bold = b"\x1b[1m>\x1b[0m "
+    for name, env, prompt in (("colour", {"NO_COLOR": ""}, bold), ("NO_COLOR", {}, b"> "), ("TERM=dumb", {"NO_COLOR": "", "TERM": "dumb"}, b"> ")):
         t = Terminal("-n", "4", "-q", env=env)
-        at = t.expect(b"> ")
+        at = t.expect(prompt)
         t.type(b"hi\n")
-        t.expect(b"> ", at or 0)
+        t.expect(prompt, at or 0)
         t.type(b"\x04")
         code = t.end()
-        checks.check(code == 0 and (b"\x1b[1m" in t.seen) == wanted, f"{name}: exit {code}, {t.seen[-200:]!r}")
+        colours = b"\x1b[1m" in t.seen or b"\x1b[0m" in t.seen
+        checks.check(code == 0 and at and colours == (prompt == bold), f"{name}: exit {code}, {t.seen[-200:]!r}")
 
 
 def letters():

@@ -214,8 +214,8 @@ def try_wrappers():
 
 
 def try_environments():
-    """What a program under a budget starts in turn inherits the plan's name, and has nothing of the plan. Libraries of
-    another version before ours are seen before they are used."""
+    """What a program under a budget starts in turn inherits the plan's name, and has nothing of the plan. A program of
+    another version is refused, also where its libraries stand before all others: ours are not taken from there."""
     args = ("run", harness.SMOLLM2, "-p", "One two", "-n", 4, "--greedy", "-c", 256, "-t", 1, "--ram-budget", "90M", "-q")
     env = harness.environment() | {"GGML_BACKEND_PATH": str(drop_in.library()), "BURTHEN_PLAN": "/proc/self/fd/3"}
     texts = [subprocess.run([harness.BIN, *map(str, args)], capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
@@ -223,7 +223,7 @@ def try_environments():
     checks.check(texts[0].stdout == texts[1].stdout != b"" and texts[1].returncode == 0, f"run under a plan: {texts}")
     if (FOREIGN / "llama-server").exists():
         refuse("another version", [*drop_in.prefix("90M"), FOREIGN / "llama-server", "-m", harness.SMOLLM2, "-c", 256],
-               "built for ggml ", " finds ", env={"LD_LIBRARY_PATH": str(FOREIGN)})
+               "this program has ggml ", " was built for ", env={"LD_LIBRARY_PATH": str(FOREIGN)})
 
 
 for model in (harness.SMOLLM2, harness.GEMMA3):

@@ -74,7 +74,7 @@ def check_own_server(prefix):
     env = environment(prefix)
     for words in (["llama-server"], ["nice", "llama-server"]):
         done = call("burthen", "exec", "--", *words, "--version", env=env, cwd="/")
-        checks.check("version" in done.stderr and f"the one in {prefix}/bin/../lib/burthen is taken" in done.stderr,
+        checks.check("version" in done.stderr and f"the one in {prefix}/lib/burthen is taken" in done.stderr,
                      f"{words}: {done.stderr}")
     with tempfile.TemporaryDirectory() as other:
         stub = pathlib.Path(other) / "llama-server"

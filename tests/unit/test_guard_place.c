@@ -423,6 +423,26 @@ static void host_caches_are_trimmed(void **state) {
     assert_int_equal(g.decision.after.cache_ram_mib, 4007 - 256); /* the mapped table stays, too */
 }
 
+/* Of a program that fits itself to its devices only what grows on the host is lowered, only under a budget of it, and
+ * only where it does not fit as it is typed: to what there is with the whole model on the host. */
+static void host_caches_of_what_fits_itself(void **state) {
+    (void)state;
+    char want[128];
+    g.ask.settings.host_free_bytes = (bt_known){true, 18 * KIT_GIB};
+    passed("llama-server -m x.gguf -c 4096 -np 1 -cram 20000", "no number of layers");
+    g.ask.settings.host_is_budget = true;
+    passed("llama-server -m x.gguf -c 4096 -np 1 -cram 12000", "no number of layers");
+    decide("llama-server -m x.gguf -ngl 0 -c 4096 -np 1 -cram 20000", 14);
+    int32_t left_mib = g.decision.after.cache_ram_mib;
+    assert_in_range(left_mib, 1024, 11000);
+    (void)snprintf(want, sizeof want, "-m x.gguf -c 4096 -np 1 -cram %d", (int)left_mib);
+    holds("llama-server -m x.gguf -c 4096 -np 1 -cram 20000", 14, BT_GUARD_TRIMMED, want);
+    assert_non_null(strstr(g.decision.reason, "fits itself"));
+    g.ask.settings.host_free_bytes.value = KIT_GIB;
+    holds("llama-server -m x.gguf -c 4096 -np 1", 14, BT_GUARD_TRIMMED, "-m x.gguf -c 4096 -np 1 --cache-ram 0");
+    passed("llama-server -m x.gguf -c 4096 -np 1 --cache-ram 0", "no number of layers");
+}
+
 /* Windows in every block: 1536 cells of 4 KiB in 32 blocks, 192 MiB for each of 32 checkpoints. */
 static void host_checkpoints_are_trimmed(void **state) {
     (void)state;
@@ -563,6 +583,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(split_none, start, stop),
         cmocka_unit_test_setup_teardown(eight_devices, start, stop),
         cmocka_unit_test_setup_teardown(host_caches_are_trimmed, start, stop),
+        cmocka_unit_test_setup_teardown(host_caches_of_what_fits_itself, start, stop),
         cmocka_unit_test_setup_teardown(host_checkpoints_are_trimmed, start, stop),
         cmocka_unit_test_setup_teardown(host_is_a_pool, start, stop),
         cmocka_unit_test_setup_teardown(host_shared, start, stop),

@@ -299,10 +299,13 @@ static void the_least_of_what_fits_itself(void **state) {
     assert_true(bt_guard_least(&ask, prices, &least));
     assert_int_equal(least.n_gpu_layers, 0);
     assert_int_equal(least.n_ctx, 131072);
-    assert_int_equal(least.cache_ram_mib, 8192); /* nobody lowers it */
+    assert_int_equal(least.cache_ram_mib, 0); /* that is ours to lower, under a budget of the host */
     judge->effective.fit.value = 0;
-    assert_false(bt_guard_least(&ask, prices, &least));
+    assert_true(bt_guard_least(&ask, prices, &least));
     assert_int_equal(least.n_gpu_layers, 3);
+    judge->effective.cache_ram.value = judge->effective.checkpoints.value = 0;
+    assert_int_equal(bt_guard_prices_make(&ask.price, &prices, &reason, NULL), BT_OK);
+    assert_false(bt_guard_least(&ask, prices, &least));
     bt_arena_close(arena);
 }
 

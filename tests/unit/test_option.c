@@ -342,6 +342,11 @@ static void test_environment(void **state) {
     REFUSED(PLAN, "BURTHEN_FORCE wants 1, on, true, yes, 0, off, false or no, not \"maybe\"", "x");
     environment[1][1] = "2X";
     REFUSED(PLAN, "BURTHEN_RAM_BUDGET: not a size such as 512M, 1.5G, 256MiB, 300MB or 268435456: \"2X\"", "x");
+    environment[0][1] = "1";
+    environment[1][0] = "BURTHEN_DEVICE"; /* a custom parser does not know where its value stood */
+    environment[1][1] = "none";
+    environment[2][1] = "yes";
+    REFUSED(RUN, "BURTHEN_DEVICE: no such device: none", "x");
 
     /* the real environment, where no reader is given */
     char *none[] = {NULL};
@@ -384,7 +389,7 @@ static void test_help(void **state) {
     (void)state;
     bt_text text;
     bt_text_init(&text, 1 << 16);
-    bt_options_help(table, N_TABLE, PLAN, &text);
+    bt_options_help(table, N_TABLE, PLAN, 100, &text);
     assert_false(text.failed);
     assert_string_equal(
         bt_text_str(&text),
@@ -397,6 +402,24 @@ static void test_help(void **state) {
         "  --policy ctx|speed|c         What the rest of the budget buys\n"
         "  --device NAME[=SIZE]         Devices that may be used; repeatable\n");
     bt_text_done(&text);
+}
+
+/* No line passes the terminal, unless a word alone does. */
+static void test_help_of_narrow_terminals(void **state) {
+    (void)state;
+    for (size_t width = 1; width <= 120; width++) {
+        size_t limit = width < 40 ? 40 : width > 100 ? 100 : width;
+        size_t longest = 0;
+        bt_text text;
+        bt_text_init(&text, 1 << 16);
+        bt_options_help(table, N_TABLE, PLAN, width, &text);
+        for (const char *at = bt_text_str(&text); *at; at += strcspn(at, "\n") + 1) {
+            size_t n = strcspn(at, "\n");
+            if (n > longest) longest = n;
+        }
+        bt_text_done(&text);
+        assert_in_range(longest, limit / 2, limit);
+    }
 }
 
 static void test_help_of_wide_entries(void **state) {
@@ -422,7 +445,7 @@ static void test_help_of_wide_entries(void **state) {
     };
     bt_text text;
     bt_text_init(&text, 1 << 16);
-    bt_options_help(wide, 3, PLAN, &text);
+    bt_options_help(wide, 3, PLAN, 1000, &text);
     assert_string_equal(
         bt_text_str(&text),
         "  --a-name-that-is-longer-than-the-column VALUE\n"
@@ -431,7 +454,7 @@ static void test_help_of_wide_entries(void **state) {
         "  --b      aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"
         "  --\xC3\xA9t\xC3\xA9 N  two columns less than bytes\n");
     bt_text_done(&text);
-    bt_options_help(wide, 0, PLAN, &text);
+    bt_options_help(wide, 0, PLAN, 0, &text);
     assert_string_equal(bt_text_str(&text), "");
     bt_text_done(&text);
 }
@@ -454,9 +477,18 @@ static void test_faults(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, clear, nothing_left)
     const struct CMUnitTest tests[] = {
-        CASE(test_spellings),  CASE(test_values_as_they_are),   CASE(test_arguments), CASE(test_unknown),
-        CASE(test_bad_values), CASE(test_environment),          CASE(test_locale),    CASE(test_nearest),
-        CASE(test_help),       CASE(test_help_of_wide_entries), CASE(test_faults),
+        CASE(test_spellings),
+        CASE(test_values_as_they_are),
+        CASE(test_arguments),
+        CASE(test_unknown),
+        CASE(test_bad_values),
+        CASE(test_environment),
+        CASE(test_locale),
+        CASE(test_nearest),
+        CASE(test_help),
+        CASE(test_help_of_wide_entries),
+        CASE(test_help_of_narrow_terminals),
+        CASE(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,6 +121,7 @@ static void priced(void **state) {
     assert_int_equal(need.host_firm_bytes, price.host_firm_bytes);
     assert_string_equal(need.decision, "passed"); /* no -ngl: the program fits itself */
     assert_string_equal(need.reason, "");
+    find(LINE " --ctx-checkpoints 0"); /* and nothing that grows */
     assert_false(need.can_shrink);
     assert_memory_equal(need.least_bytes, need.bytes, sizeof need.bytes);
     find("llama-server -m %s -c 131072 -np 2 --cache-ram 0 -lm none"); /* nothing is mapped */
@@ -156,8 +157,10 @@ static void the_prompt_cache(void **state) {
     assert_int_equal(need.bytes[0], without + 8192 * KIT_MIB);
     assert_string_equal(need.reason, "8.00 GiB of it is what the server may keep of former prompts (--cache-ram "
                                      "8.00 GiB, --ctx-checkpoints 0 B)");
-    assert_false(need.can_shrink);
-    find("llama-server -m %s -c 4096 -np 1 -ngl 0"); /* pinned: `exec` lowers it to what is left */
+    assert_true(need.can_shrink); /* `exec` lowers it to what is left */
+    assert_int_equal(need.least_bytes[0], without);
+    assert_string_equal(need.decision, "trimmed");
+    find("llama-server -m %s -c 4096 -np 1 -ngl 0");
     assert_true(need.can_shrink);
     assert_int_equal(need.least_bytes[0], without);
     assert_string_equal(need.decision, "trimmed");
@@ -305,11 +308,12 @@ static void its_weights_may_stream(void **state) {
     assert_false(need.by_budget);
     model.ram = BT_CONFIG_RAM_OFF;
     find("llama-server -m %s -c 1024 -np 1");
-    assert_false(need.can_shrink);
+    assert_true(need.can_shrink && !need.by_budget); /* its prompt cache alone */
+    assert_int_equal(need.least_bytes[0], need.bytes[0] - 8192 * KIT_MIB);
     model.ram = BT_CONFIG_RAM_AUTO;
-    model.model = NULL; /* a command of the user's own is started as it is */
+    model.model = NULL; /* a command of the user's own does not stream */
     find("llama-server -m %s -c 1024 -np 1");
-    assert_false(need.can_shrink);
+    assert_true(need.can_shrink && !need.by_budget);
 }
 
 /* ---- what it is ---- */

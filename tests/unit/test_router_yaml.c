@@ -108,7 +108,10 @@ static void wrong(void **state) {
     assert_string_equal(json("? [1]\n: 2"), "f:1: a key is a word, not a list or a mapping");
     assert_string_equal(json("a: *b"), "f:1: nothing is anchored as &b above");
     assert_string_equal(json("a: &a\n  b: *a"), "f:2: an alias inside of what it stands for");
-    assert_non_null(strstr(json("a:\n\tb: 1"), "f:2: found character that cannot start any token"));
+    assert_non_null(strstr(json("\u00e4:\n \tb: 1"), "f:2: found character that cannot start any token"));
+    assert_non_null(strstr(json("\u00e4:\n \tb: 1"), "a tab; YAML indents with spaces"));
+    assert_non_null(strstr(json("a: @b"), "f:1: found character that cannot start any token"));
+    assert_null(strstr(json("a: @b"), "a tab"));
     assert_non_null(strstr(json("a: 1\n b: 2"), "f:2: "));
     assert_non_null(strstr(json("a: [1"), "did not find expected ',' or ']'"));
     assert_non_null(strstr(json("a: \x80"), "f:1: "));

@@ -166,6 +166,39 @@ static void check_bar(uint32_t n_columns, const char *label, uint64_t done, uint
     bt_text_done(&out);
 }
 
+static void test_fold(void **state) {
+    (void)state;
+    static const char sentence[] = "Verdict: streams: runs from disk\n";
+    static const char row[] = "  one          two three four five six\n";
+    static const struct {
+        const char *text, *folded; /* NULL: as it is */
+    } cases[] = {
+        {sentence, "Verdict: streams:\n  runs from disk\n"},
+        {row, NULL},
+        {"twenty columns are it", "twenty columns are\n  it"},
+        {"twenty columns fit i", NULL},
+        {"  indented sentences go further in", "  indented sentences\n    go further in"},
+        {"awordthatislongerthanitsline follows", "awordthatislongerthanitsline\n  follows"},
+        {"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 are eight", NULL},
+        {"", NULL},
+        {"\n\n", NULL},
+    };
+    bt_terminal t = {.is_terminal = true, .n_columns = 20};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bt_text text;
+        bt_text_init(&text, 4096);
+        bt_terminal_fold(&t, cases[i].text, &text);
+        assert_string_equal(bt_text_str(&text), cases[i].folded ? cases[i].folded : cases[i].text);
+        bt_text_done(&text);
+    }
+    t.is_terminal = false;
+    bt_text text;
+    bt_text_init(&text, 4096);
+    bt_terminal_fold(&t, sentence, &text);
+    assert_string_equal(bt_text_str(&text), sentence);
+    bt_text_done(&text);
+}
+
 static void test_bar(void **state) {
     (void)state;
     check_bar(80, "load", 0, 100, "load [..............................]   0 %");
@@ -185,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_a_file_is_no_terminal),
         cmocka_unit_test(test_a_terminal),
         cmocka_unit_test(test_escape),
+        cmocka_unit_test(test_fold),
         cmocka_unit_test(test_bar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
