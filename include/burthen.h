@@ -428,6 +428,12 @@ typedef struct bt_device_wish {
     bt_known budget_bytes;
 } bt_device_wish;
 
+/* Wishes at the most, of the command line and of bt_plan_open. */
+#define BT_WISH_CTX_MAX      (1u << 30) /* above every trained context, and far from overflow when rounded up */
+#define BT_WISH_PARALLEL_MAX 256u
+#define BT_WISH_THREADS_MAX  4096u /* as in machine.json */
+#define BT_WISH_BUFFERS_MAX  64u   /* a ring deeper than the reader's queue holds only waiting bytes */
+
 typedef struct bt_wishes {
     bt_budget_kind budget_kind;
     uint64_t budget_bytes; /* for BT_BUDGET_BYTES */
@@ -696,8 +702,8 @@ typedef struct bt_plan {
 bt_wishes bt_wishes_default(void);
 /* A plan by formula (docs/prices.md), for the host alone: what `burthen plan` finds where there is no device.
  * facts, machine, wishes   are only read, and not needed afterwards
- * returns BT_OK for a refusal too, which is a verdict; BT_E_ARG for wishes that contradict themselves or the model;
- *         BT_E_LIMIT, BT_E_NOMEM. */
+ * returns BT_OK for a refusal too, which is a verdict; BT_E_ARG for wishes that are over their maximum (code "wishes"),
+ *         or contradict themselves or the model; BT_E_LIMIT, BT_E_NOMEM. */
 BT_MUST_CHECK bt_status bt_plan_open(const bt_facts *facts, const bt_machine *machine, const bt_wishes *wishes,
                                      bt_plan **ret_plan, bt_error *err);
 void bt_plan_close(bt_plan *plan); /* NULL is fine */

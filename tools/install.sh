@@ -6,7 +6,8 @@
 set -eu
 
 build=$1
-destdir=$2
+destdir=${2:+$(realpath -ms "$2")} # absolute: folders are gone up to the root
+destdir=${destdir%/}
 prefix=$(realpath -ms "/$3") # without a last slash, without ".."
 case $3 in
 /*) ;;

@@ -8,7 +8,8 @@ set -eu
 
 manifest=$1/install_manifest.txt # of CMake: a path a line, without DESTDIR, and no newline after the last
 folders=$1/install_folders.txt   # of tools/install.sh: where it was, then each folder that was not there before
-destdir=$2
+destdir=${2:+$(realpath -ms "$2")} # absolute: folders are gone up to the root
+destdir=${destdir%/}
 prefix=$(realpath -ms "/$3")
 if [ ! -f "$manifest" ] || [ ! -f "$folders" ]; then
     echo "uninstall: nothing was installed from this tree ($manifest, $folders)" >&2

@@ -80,9 +80,21 @@ void bt_log_out_write_both(bt_log_out *out, const bt_log_entry *entry) {
 
 /* ---- the file ---- */
 
-static int open_file(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, LOG_MODE);
-    return fd >= 0 ? fd : -errno;
+/* A named pipe is opened without waiting for its reader, who must be there: to go on the log is opened anew within the
+ * router's one loop. Who waits for nobody does not wait in a write either, the first line's among them. */
+static int open_file(const bt_log_out_ask *ask) {
+    int fd = open(ask->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, LOG_MODE);
+    if (fd < 0) return -errno;
+    int flags = ask->waits ? fcntl(fd, F_GETFL) : 0;
+    if (!ask->waits || (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0)) return fd;
+    int sys = errno;
+    (void)close(fd);
+    return -sys;
+}
+
+static bt_status fail_open(const bt_log_out_ask *ask, int sys, bt_error *err) {
+    return bt_fail_sys(err, sys, "log_file", "cannot open the log file %s%s", ask->file,
+                       sys == ENXIO ? ", which nobody reads" : "");
 }
 
 /* The first line finds out whether there is room for any. */
@@ -107,8 +119,8 @@ bt_status bt_log_out_open(const bt_log_out_ask *ask, bt_log_out *ret, bt_error *
     ret->form.journal = false;
     ret->form.dated = true;
     ret->form.colour = BT_LOG_NO_COLOUR;
-    int fd = open_file(ask->file);
-    if (fd < 0) return bt_fail_sys(err, -fd, "log_file", "cannot open the log file %s", ask->file);
+    int fd = open_file(ask);
+    if (fd < 0) return fail_open(ask, -fd, err);
     bt_status status = begin_file(ret, fd, "burthen " BT_VERSION " begins", err);
     if (status == BT_OK)
         ret->fd = fd;
@@ -119,8 +131,8 @@ bt_status bt_log_out_open(const bt_log_out_ask *ask, bt_log_out *ret, bt_error *
 
 bt_status bt_log_out_reopen(bt_log_out *out, bt_error *err) {
     if (out->fd == STDERR_FILENO) return BT_OK;
-    int fd = open_file(out->ask.file);
-    if (fd < 0) return bt_fail_sys(err, -fd, "log_file", "cannot open the log file %s", out->ask.file);
+    int fd = open_file(&out->ask);
+    if (fd < 0) return fail_open(&out->ask, -fd, err);
     bt_status status = begin_file(out, fd, "the log goes on", err);
     if (status != BT_OK) {
         (void)close(fd);

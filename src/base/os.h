@@ -5,7 +5,9 @@
 
 #include "burthen.h"
 
-int bt_os_open(const char *path, bool direct); /* read-only, close-on-exec; descriptor or -errno */
+/* Read-only, close-on-exec; descriptor or -errno. It waits for nobody: a pipe that nobody writes to is opened, too, and
+ * bt_os_pread refuses it (ESPIPE). */
+int bt_os_open(const char *path, bool direct);
 int bt_os_close(int fd);
 int64_t bt_os_pread(int fd, void *dest, size_t bytes, uint64_t offset); /* retries EINTR; may be short at the end */
 int bt_os_write(int fd, const void *data, size_t bytes);                /* all of it, however many writes that takes */

@@ -50,9 +50,15 @@ int bt_os_open(const char *path, bool direct) {
     if (bt_fault_hit()) return -EIO;
     int fd = -1;
     do {
-        fd = open(path, O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (direct ? O_DIRECT : 0));
     } while (fd < 0 && errno == EINTR);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0) return -errno;
+    /* Of the opening alone: io_uring would not wait for the reads of some file systems. */
+    int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0) return fd;
+    int sys = errno;
+    (void)close(fd);
+    return -sys;
 }
 
 int bt_os_close(int fd) {

@@ -69,7 +69,12 @@ static void count_file(bt_cache *cache, int dir, const char *name, uint32_t chos
     if (k->n_files == 0 || written_s > k->newest_s) k->newest_s = written_s;
     k->n_files++;
     k->bytes += (uint64_t)found.st_size;
-    if (clear && k->clearable && ((chosen >> i) & 1) != 0 && unlinkat(dir, name, 0) == 0) k->n_removed++;
+    if (!clear || !k->clearable || ((chosen >> i) & 1) == 0) return;
+    if (unlinkat(dir, name, 0) == 0) {
+        k->n_removed++;
+    } else if (errno != ENOENT) { /* which another run has removed */
+        if (cache->n_failed++ == 0) cache->sys = errno;
+    }
 }
 
 static bt_status count_all(bt_cache *cache, int dir, uint32_t chosen, bool clear, bt_error *err) {

@@ -21,7 +21,9 @@ typedef struct bt_cache_kind {
 typedef struct bt_cache {
     char folder[4096]; /* "": there is none yet */
     bt_cache_kind kinds[BT_CACHE_KINDS];
-    bool cut; /* there are more than BT_CACHE_FILES_MAX files */
+    bool cut;          /* there are more than BT_CACHE_FILES_MAX files */
+    uint32_t n_failed; /* that were to be removed, and are still there */
+    int sys;           /* why the first of them is */
 } bt_cache;
 
 /* Index of a kind that can be named; BT_CACHE_KINDS if there is none of that name. */

@@ -113,5 +113,9 @@ int bt_cmd_cache(const bt_cli_options *options, bt_option_result *args) {
         return bt_cli_fail(&err);
     static const char none[] = "nothing is kept yet\n";
     if (!options->json && !cache.folder[0]) return bt_cli_print_bytes(none, sizeof none - 1);
-    return options->json ? print_json(&cache, chosen) : print_table(&cache, chosen, options->clear);
+    int code = options->json ? print_json(&cache, chosen) : print_table(&cache, chosen, options->clear);
+    if (cache.n_failed == 0 || code != 0) return code;
+    (void)bt_fail_sys(&err, cache.sys, "state_file", "%" PRIu32 " file%s in %.200s cannot be removed", cache.n_failed,
+                      cache.n_failed == 1 ? "" : "s", cache.folder);
+    return bt_cli_fail(&err);
 }

@@ -17,11 +17,11 @@
      BT_CLI_SERVE | BT_CLI_CACHE | BT_CLI_COMPLETION)
 #define LOADS            (BT_CLI_RUN | BT_CLI_BENCH | BT_CLI_PERPLEXITY)
 #define GENERATES        (BT_CLI_RUN | BT_CLI_BENCH)
-#define CTX_MAX          1073741824.0 /* 2^30: above every trained context, and far from overflow when rounded up */
-#define THREAD_MAX       4096.0       /* as in machine.json */
-#define ROPE_MAX         1000.0       /* far above what any model bears; a double of micros stays exact */
-#define SLOT_MAX         64.0         /* a ring deeper than the reader's queue holds only waiting bytes */
-#define IMAGE_TOKENS_MAX 1048576.0    /* 16 times the largest limit of a projector type (youtuvl, 62,500) */
+#define CTX_MAX          ((double)BT_WISH_CTX_MAX)
+#define THREAD_MAX       ((double)BT_WISH_THREADS_MAX)
+#define ROPE_MAX         1000.0 /* far above what any model bears; a double of micros stays exact */
+#define SLOT_MAX         ((double)BT_WISH_BUFFERS_MAX)
+#define IMAGE_TOKENS_MAX 1048576.0 /* 16 times the largest limit of a projector type (youtuvl, 62,500) */
 /* llama.cpp's defaults for the samplers (common/common.h). */
 #define TEMPERATURE 0.8
 #define TOP_K       40

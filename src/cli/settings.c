@@ -102,6 +102,8 @@ static bt_status no_memory(const bt_settings *s, bt_error *err) {
 }
 
 static bt_status fail_key(const bt_settings *s, const bt_yaml_entry *entry, uint32_t command, bt_error *err) {
+    if (command == EVERY && bt_verb_find(entry->key))
+        return wrong(s, entry->line, entry->key, "is a command: a mapping of its options is wanted", err);
     const char *nearest = nearest_key(entry->key, command);
     const bt_verb *verb = command != EVERY ? bt_verb_of(command) : NULL;
     return bt_fail(err, BT_E_ARG, "settings", BT_MEASURE_NONE, 0, 0, "%s:%u: %.64s is not an option%s%s%s%s", s->file,
@@ -131,12 +133,18 @@ static bt_status take_value(bt_settings *s, const bt_yaml_entry *entry, const ch
     return status;
 }
 
+static bool is_null(const bt_yaml_node *value) {
+    return value->kind == BT_YAML_SCALAR && value->type == BT_YAML_NULL;
+}
+
 static bt_status take_setting(bt_settings *s, const bt_yaml_entry *entry, uint32_t command, bt_error *err) {
     const bt_option *row = find_row(entry->key, command);
+    /* A command all of whose options are commented out is a null, as an option without a value is. */
+    if (!row && command == EVERY && is_null(entry->value) && bt_verb_find(entry->key)) return BT_OK;
     if (!row) return fail_key(s, entry, command, err);
     if (row->no_env)
         return wrong(s, entry->line, entry->key, "is of one run, and is not kept: it stands on the command line", err);
-    if (entry->value->kind == BT_YAML_SCALAR && entry->value->type == BT_YAML_NULL) return BT_OK;
+    if (is_null(entry->value)) return BT_OK;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->items[i].command != command || strcmp(s->items[i].name, row->name) != 0) continue;
         return bt_fail(err, BT_E_ARG, "settings", BT_MEASURE_NONE, 0, 0, "%s:%u: %s stands at line %u already", s->file,
@@ -241,11 +249,13 @@ static int read_file(const char *path, bt_text *text) {
 }
 
 bt_status bt_settings_open(const char *(*environ_get)(const char *), bt_settings **ret, bt_error *err) {
-    char path[PATH_MAX];
+    char path[PATH_MAX] = "";
     bool named = false;
     bt_text text;
     *ret = NULL;
-    if (!bt_settings_path(environ_get, path, sizeof path, &named)) return BT_OK;
+    bool found = bt_settings_path(environ_get, path, sizeof path, &named);
+    if (!found && path[0]) return bt_fail_sys(err, ENAMETOOLONG, "settings", "cannot read %s", path);
+    if (!found) return BT_OK;
     bt_text_init(&text, BT_SETTINGS_MAX_BYTES);
     int rc = read_file(path, &text);
     bt_status status = BT_OK;

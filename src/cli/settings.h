@@ -10,8 +10,8 @@
 
 typedef struct bt_settings bt_settings;
 
-/* The file that counts, into path. false: there is none to look for. environ_get: NULL is getenv. ret_named: it was
- * named by BURTHEN_CONFIG, so that it must be there. */
+/* The file that counts, into path. false: there is none to look for, or path begins as one that does not fit.
+ * environ_get: NULL is getenv. ret_named: it was named by BURTHEN_CONFIG, so that it must be there. */
 bool bt_settings_path(const char *(*environ_get)(const char *), char *ret_path, size_t capacity, bool *ret_named);
 /* Read and checked as a whole: every key is an option that may be kept, or a command with such.
  * returns BT_OK, *ret NULL where no file is there; BT_E_ARG, code "settings", with FILE:LINE; BT_E_IO, the same code,

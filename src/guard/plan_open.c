@@ -9,6 +9,8 @@
 #include "base/os.h"
 #include "guard/problem.h"
 
+#include <inttypes.h>
+
 #define ARENA_MAX_BYTES (256u << 20) /* units of a large model, and the search's tables */
 #define ARENA_BLOCK     (64u << 10)
 #define TYPE_F16        1u /* ggml's number */
@@ -22,8 +24,47 @@ bt_wishes bt_wishes_default(void) {
     return (bt_wishes){.type_k = TYPE_F16, .type_v = TYPE_F16};
 }
 
+/* What the command line's own bounds keep out there: counts that a search would go through, indices of tables. */
+static bt_status check_wishes(const bt_wishes *w, const bt_machine *machine, bt_error *err) {
+    const struct {
+        const char *name;
+        uint64_t value, max;
+    } rows[] = {
+        {"budget_kind", (uint64_t)w->budget_kind, BT_BUDGET_OFF},
+        {"n_ctx", w->n_ctx, BT_WISH_CTX_MAX},
+        {"n_parallel", w->n_parallel, BT_WISH_PARALLEL_MAX},
+        {"n_batch", w->n_batch, BT_WISH_CTX_MAX},
+        {"n_ubatch", w->n_ubatch, BT_WISH_CTX_MAX},
+        {"n_outputs", w->n_outputs, BT_WISH_CTX_MAX},
+        {"n_draft", w->n_draft, BT_WISH_CTX_MAX},
+        {"yarn_orig_ctx", w->yarn_orig_ctx, BT_WISH_CTX_MAX},
+        {"n_threads", w->n_threads, BT_WISH_THREADS_MAX},
+        {"n_buffers", w->n_buffers, BT_WISH_BUFFERS_MAX},
+        {"flash_attn", (uint64_t)w->flash_attn, BT_OFF},
+        {"stream_head", (uint64_t)w->stream_head, BT_OFF},
+        {"elastic", (uint64_t)w->elastic, BT_OFF},
+        {"repack", (uint64_t)w->repack, BT_OFF},
+        {"speculate", (uint64_t)w->speculate, BT_SPECULATE_DRAFT},
+        {"policy", (uint64_t)w->policy, BT_POLICY_SPEED},
+        {"io", (uint64_t)w->io, BT_IO_BUFFERED},
+        {"rope_scaling", (uint64_t)w->rope_scaling, BT_ROPE_YARN},
+        {"gpu_layers", (uint64_t)w->gpu_layers, BT_LAYERS_COUNT},
+        {"cpu_moe", (uint64_t)w->cpu_moe, BT_LAYERS_COUNT},
+        {"n_devices", w->n_devices, BT_DEVICE_MAX},
+        {"n_tensor_splits", w->n_tensor_splits, BT_DEVICE_MAX},
+        {"a machine's n_pools", machine->n_pools, BT_POOL_MAX},
+        {"a machine's n_threads", machine->n_threads, BT_WISH_THREADS_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].value > rows[i].max)
+            return bt_fail(err, BT_E_ARG, "wishes", BT_MEASURE_ITEMS, rows[i].value, rows[i].max,
+                           "%s is %" PRIu64 ", and at most %" PRIu64, rows[i].name, rows[i].value, rows[i].max);
+    return BT_OK;
+}
+
 static bt_status plan_into(opened *o, const bt_facts *facts, const bt_machine *machine, const bt_wishes *wishes,
                            bt_error *err) {
+    BT_TRY(check_wishes(wishes, machine, err));
     const bt_wishes all = bt_problem_wishes(wishes, machine);
     bt_problem problem;
     bt_choices choices;

@@ -95,7 +95,8 @@ static void enter(bt_oom_watch *watch, const char *group) {
     const char *below = "";
     if (watch->holds_group) {
         size_t n = strcmp(watch->root, "/") == 0 ? 0 : strlen(watch->root);
-        if (strncmp(group, watch->root, n) != 0) return; /* it has left what we can see */
+        bool is_below = strncmp(group, watch->root, n) == 0 && (group[n] == '/' || group[n] == '\0');
+        if (!is_below) return; /* it has left what we can see */
         below = strcmp(group + n, "/") == 0 ? "" : group + n;
     }
     int n = snprintf(folder, sizeof folder, "%s%s", watch->point, below);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * server_request.c: one request: what was sent, and where its connection stands.
  *
- * A request is made when its first line is read and ends with the library's own notice, exactly once, whatever happened
- * between: that notice is the only place where it is freed. Its headers stay in the library's memory; its target and
- * body are ours. A body grows by doubling, never beyond what was announced or limits.request_bytes, and what it takes
- * is charged to the sum of all bodies before it is taken; when that sum is full the request is refused and the rest of
- * its body is read and dropped, up to as much again: after that the connection is closed.
+ * A request is made when its first line is read and ends with the library's own notice, or where that fails to come
+ * with its connection (server.c), exactly once, whatever happened between. Its headers stay in the library's memory;
+ * its target and body are ours. A body grows by doubling, never beyond what was announced or limits.request_bytes, and
+ * what it takes is charged to the sum of all bodies before it is taken; when that sum is full the request is refused
+ * and the rest of its body is read and dropped, up to as much again: after that the connection is closed.
  *
  * While nothing is sent the connection is suspended: the library then neither reads nor times out, and would not see
  * the client leave. So the socket is watched in our own loop for that one event, edge-triggered: what the client sends

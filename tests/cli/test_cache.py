@@ -84,6 +84,25 @@ def check_clearing(checks, folder):
     state.chmod(0o700)
 
 
+def check_what_stays(checks, folder):
+    """A file that cannot be removed is said, after the table of what was."""
+    state = folder / ".local/state/burthen"
+    kept = state / "stats-kept.json"
+    for path in (kept, state / "prices-gone"):
+        path.write_text("x")
+    try:
+        fixed = subprocess.run(["chattr", "+i", kept], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        fixed = False
+    result = call(folder, "cache", "--clear", "--json")
+    if fixed:
+        subprocess.run(["chattr", "-i", kept], check=True)
+    _, kinds = kinds_of(checks, result)
+    checks.check(kinds["prices"]["removed"] == 1 and kinds["runs"]["removed"] == (0 if fixed else 1), result.stdout)
+    checks.check(result.returncode == (1 if fixed else 0), f"{result}")
+    checks.check(("1 file in " in result.stderr and "cannot be removed" in result.stderr) == fixed, result.stderr)
+
+
 def check_against_document(checks):
     """Each file of "Files we keep" has a kind of its own."""
     text = (SOURCE / "docs/interfaces.md").read_text().split("## Files we keep")[1].split("\n## ")[0]
@@ -99,6 +118,7 @@ def main():
         folder = pathlib.Path(name)
         check_listing(checks, folder)
         check_clearing(checks, folder)
+        check_what_stays(checks, folder)
     check_against_document(checks)
     checks.end()
 

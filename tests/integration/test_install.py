@@ -143,6 +143,14 @@ def check_prefix(folder):
     checks.check(again.returncode == 1 and "nothing was installed" in again.stderr, "and then there is nothing to remove")
 
 
+def check_relative(folder):
+    """A DESTDIR from the current folder on, as packagers write it, with a last slash when it is removed."""
+    made = script("install.sh", "pkg", "/usr", cwd=folder)
+    checks.check(made.returncode == 0 and (folder / "pkg/usr/bin/burthen").exists(), f"a relative DESTDIR: {made.stderr}")
+    gone = script("uninstall.sh", "pkg/", "/usr", cwd=folder)
+    checks.check(gone.returncode == 0 and not (folder / "pkg").exists(), f"and out of it: {gone.stderr}")
+
+
 def check_destdir(folder):
     """As a packager does it; and of what was there before nothing goes."""
     root = folder / "root"
@@ -182,6 +190,8 @@ def main():
             check_prefix(pathlib.Path(folder))
         with tempfile.TemporaryDirectory() as folder:
             check_destdir(pathlib.Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            check_relative(pathlib.Path(folder))
     finally:
         for name in RECORDS:
             (BUILD / name).unlink(missing_ok=True)

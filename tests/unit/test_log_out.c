@@ -9,6 +9,7 @@
 
 #include "base/log_out.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -182,6 +183,36 @@ static void test_slow(void **state) {
     (void)close(ends[1]);
 }
 
+/* A named pipe: nobody is waited for, when it is opened, opened anew, or full. */
+static void test_pipe(void **state) {
+    (void)state;
+    bt_log_out out;
+    bt_error err = {0};
+    char bytes[4001];
+    bt_log_out_ask ask = ask_file();
+    memset(bytes, 'x', sizeof bytes - 1);
+    bytes[sizeof bytes - 1] = '\0';
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(bt_log_out_open(&ask, &out, &err), BT_E_IO);
+    assert_int_equal(err.sys, ENXIO);
+    int reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_int_equal(bt_log_out_open(&ask, &out, &err), BT_OK);
+    assert_int_equal(fcntl(out.fd, F_GETFL) & O_NONBLOCK, 0); /* a slow reader is waited for */
+    assert_int_equal(bt_log_out_close(&out, &err), BT_OK);
+    ask.waits = false;
+    assert_int_equal(bt_log_out_open(&ask, &out, &err), BT_OK);
+    for (int i = 0; i < 100; i++)
+        say(&out, bytes);
+    assert_true(out.n_lost > 80 && out.n_lost < 90);
+    assert_int_equal(bt_log_out_reopen(&out, &err), BT_E_IO); /* no room for its first line */
+    assert_int_equal(err.sys, EAGAIN);
+    assert_int_equal(close(reader), 0);
+    assert_int_equal(bt_log_out_reopen(&out, &err), BT_E_IO); /* the reader has left */
+    assert_int_equal(err.sys, ENXIO);
+    assert_int_equal(bt_log_out_close(&out, &err), BT_E_IO);
+}
+
 static char journal_stream[64];
 
 static const char *environment(const char *name) {
@@ -212,7 +243,8 @@ static void test_journal(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_teardown(f, remove_files)
     const struct CMUnitTest tests[] = {
-        CASE(test_file), CASE(test_reopen), CASE(test_cannot), CASE(test_full), CASE(test_slow), CASE(test_journal),
+        CASE(test_file), CASE(test_reopen), CASE(test_cannot),  CASE(test_full),
+        CASE(test_slow), CASE(test_pipe),   CASE(test_journal),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

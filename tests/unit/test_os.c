@@ -127,6 +127,21 @@ static void test_files(void **state) {
     assert_int_equal(bt_os_drop_file_cache(fd, 0, 1), -EBADF);
 }
 
+/* Nobody writes to it, and nobody is waited for. */
+static void test_pipes(void **state) {
+    (void)state;
+    static const char fifo[] = BT_TEST_OUT "/test_os.fifo";
+    char data[4];
+    (void)unlink(fifo);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    int fd = bt_os_open(fifo, false);
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(bt_os_pread(fd, data, sizeof data, 0), -ESPIPE);
+    assert_int_equal(bt_os_close(fd), 0);
+    assert_int_equal(unlink(fifo), 0);
+}
+
 static void test_writing(void **state) {
     (void)state;
     int ends[2];
@@ -489,6 +504,7 @@ int main(void) {
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_mapping),
         cmocka_unit_test(test_reserve_is_refused),
+        cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_writing),
         cmocka_unit_test(test_heap),
         cmocka_unit_test(test_program),

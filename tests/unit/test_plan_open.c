@@ -104,6 +104,44 @@ static void wishes_that_contradict_the_model(void **state) {
     bt_facts_close(facts);
 }
 
+/* What a program gives is not what the command line lets through: no search goes through all of it, no table is left.
+ */
+static void wishes_over_their_maximum(void **state) {
+    (void)state;
+    bt_facts *facts = model();
+    bt_wishes cases[8];
+    for (size_t i = 0; i < 8; i++)
+        cases[i] = within(1 * MIB);
+    cases[0].n_buffers = BT_WISH_BUFFERS_MAX + 1;
+    cases[1].n_parallel = UINT32_MAX;
+    cases[2].n_threads = UINT32_MAX;
+    cases[3].n_devices = BT_DEVICE_MAX + 1;
+    cases[4].n_tensor_splits = UINT32_MAX;
+    cases[5].flash_attn = (bt_choice)7;
+    cases[6].budget_kind = (bt_budget_kind)9;
+    cases[7].n_ubatch = UINT32_MAX;
+    for (size_t i = 0; i < 8; i++) {
+        bt_error err = {0};
+        bt_plan *plan = NULL;
+        assert_int_equal(bt_plan_open(facts, &machine, &cases[i], &plan, &err), BT_E_ARG);
+        assert_string_equal(err.code, "wishes");
+        assert_true(err.need > err.have);
+        assert_null(plan);
+    }
+    bt_error err = {0};
+    bt_plan *plan = NULL;
+    const bt_wishes wishes = within(1 * MIB);
+    machine.n_pools = BT_POOL_MAX + 1;
+    assert_int_equal(bt_plan_open(facts, &machine, &wishes, &plan, &err), BT_E_ARG);
+    machine.n_pools = 1;
+    bt_wishes most = within(1 * MIB);
+    most.n_buffers = BT_WISH_BUFFERS_MAX;
+    assert_int_equal(bt_plan_open(facts, &machine, &most, &plan, &err), BT_OK);
+    assert_int_equal(plan->verdict, BT_REFUSED);
+    bt_plan_close(plan);
+    bt_facts_close(facts);
+}
+
 #ifdef BT_FAULT
 static void refused_memory(void **state) {
     (void)state;
@@ -136,6 +174,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(outlives_what_it_was_made_from, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refusal_is_a_plan, setup, teardown),
         cmocka_unit_test_setup_teardown(wishes_that_contradict_the_model, setup, teardown),
+        cmocka_unit_test_setup_teardown(wishes_over_their_maximum, setup, teardown),
 #ifdef BT_FAULT
         cmocka_unit_test_setup_teardown(refused_memory, setup, teardown),
 #endif

@@ -233,6 +233,27 @@ static void leaves(void **state) {
     (void)close(fd);
 }
 
+/* A first line with more members than the library has memory for is refused by it, or not answered at all: what was
+ * made of the line goes with the connection. */
+static void head_of_many_members(void **state) {
+    (void)state;
+    static char head[8000];
+    char text[64];
+    bool end = false;
+    config.limits.idle_ms = 1000;
+    restart();
+    int n = snprintf(head, sizeof head, "GET /later?");
+    for (uint32_t i = 0; i < 3000; i++)
+        n += snprintf(head + n, sizeof head - (size_t)n, "b&");
+    (void)snprintf(head + n, sizeof head - (size_t)n, " HTTP/1.1\r\n" HOST "\r\n");
+    int fd = kit_connect(&server);
+    assert_true(kit_say(fd, head));
+    while (!end)
+        (void)kit_read(fd, text, sizeof text, 4000, &end);
+    (void)close(fd);
+    assert_true(kit_until(&server, "open", 1)); /* that asks */
+}
+
 static void idle(void **state) {
     (void)state;
     config.limits.idle_ms = 1000;
@@ -374,6 +395,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_bodies, start, stop),
         cmocka_unit_test_setup_teardown(slow_reader, start, stop),
         cmocka_unit_test_setup_teardown(leaves, start, stop),
+        cmocka_unit_test_setup_teardown(head_of_many_members, start, stop),
         cmocka_unit_test_setup_teardown(idle, start, stop),
         cmocka_unit_test_setup_teardown(many, start, stop),
         cmocka_unit_test_setup_teardown(connections, start, stop),

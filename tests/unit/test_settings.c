@@ -5,6 +5,7 @@
 #include "base/heap.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -85,7 +88,7 @@ static void lists_nulls_and_nothing(void **state) {
     assert_int_equal(options.wishes.n_devices, 2);
     assert_string_equal(options.wishes.devices[1].name, "Fake1");
     assert_int_equal(options.wishes.n_threads, 0);
-    static const char *const empty[] = {"", "# nothing\n", "---\n", "~\n", "{}\n", "run: {}\n"};
+    static const char *const empty[] = {"", "# nothing\n", "---\n", "~\n", "{}\n", "run: {}\n", "run:\n  # temp: 1\n"};
     for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
         assert_int_equal(take(empty[i]), BT_OK);
         assert_int_equal(RUN("-q"), BT_OK);
@@ -109,7 +112,8 @@ static void what_is_wrong_names_its_line(void **state) {
         {"ram-budget-force: 1\nforce: 0\n", "settings.yaml:2: force stands at line 1 already"},
         {"- threads\n", "settings.yaml:1: a mapping of options is wanted"},
         {"threads: [1\n", "settings.yaml:2: "},
-        {"run: 3\n", "settings.yaml:1: run is not an option"},
+        {"run: 3\n", "settings.yaml:1: run is a command: a mapping of its options is wanted"},
+        {"run: {serve: 3}\n", "settings.yaml:1: serve is not an option of run"},
         {"nonsense: 3\n", "settings.yaml:1: nonsense is not an option"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -190,6 +194,28 @@ static void files(void **state) {
     assert_null(settings);
 }
 
+/* No setting that was named is passed over, and nobody is waited for. */
+static void what_is_no_file(void **state) {
+    (void)state;
+    static const char fifo[] = BT_TEST_OUT "/settings-unit.fifo";
+    static char too_long[5000];
+    (void)unlink(fifo);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    variables[0][0] = "BURTHEN_CONFIG", variables[0][1] = fifo;
+    assert_int_equal(bt_settings_open(environment, &settings, &error), BT_E_IO);
+    assert_int_equal(error.sys, ESPIPE);
+    assert_int_equal(unlink(fifo), 0);
+    memset(too_long, '/', sizeof too_long - 1);
+    variables[0][1] = too_long;
+    assert_int_equal(bt_settings_open(environment, &settings, &error), BT_E_IO);
+    assert_int_equal(error.sys, ENAMETOOLONG);
+    assert_string_equal(error.code, "settings");
+    variables[0][1] = "/dev/zero";
+    assert_int_equal(bt_settings_open(environment, &settings, &error), BT_E_IO);
+    assert_int_equal(error.sys, EFBIG);
+    assert_null(settings);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_flag_wins_then_the_environment, nothing_left),
@@ -199,6 +225,7 @@ int main(void) {
         cmocka_unit_test_teardown(too_much_is_refused, nothing_left),
         cmocka_unit_test_teardown(where_it_is, nothing_left),
         cmocka_unit_test_teardown(files, nothing_left),
+        cmocka_unit_test_teardown(what_is_no_file, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
