@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import tempfile
 
 import schema
