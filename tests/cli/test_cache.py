@@ -95,9 +95,11 @@ def check_what_stays(checks, folder):
         fixed = subprocess.run(["chattr", "+i", kept], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         fixed = False
-    result = call(folder, "cache", "--clear", "--json")
-    if fixed:
-        subprocess.run(["chattr", "-i", kept], check=True)
+    try:
+        result = burthen_at(folder, "cache", "--clear", "--json")
+    finally:
+        if fixed:
+            subprocess.run(["chattr", "-i", kept], check=True)
     _, kinds = kinds_of(checks, result)
     checks.check(kinds["prices"]["removed"] == 1 and kinds["runs"]["removed"] == (0 if fixed else 1), result.stdout)
     checks.check(result.returncode == (1 if fixed else 0), f"{result}")
