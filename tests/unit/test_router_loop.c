@@ -279,11 +279,6 @@ static void a_delay_counts_from_the_call(void **state) {
 
 static uint32_t n_before;
 
-static uint64_t before(void *user) {
-    (void)user;
-    return ++n_before < 3 ? 5 : 0;
-}
-
 static uint64_t before_that_stops(void *user) {
     if (++n_before == 3) bt_loop_stop(loop);
     return *(uint64_t *)user;
@@ -300,10 +295,18 @@ static void who_wants_to_be_asked_bounds_the_wait(void **state) {
     assert_true(now_ms() - start_ms >= 19); /* two waits */
     n_before = 0;
     bt_timer stop = {.on_time = on_stop};
-    bt_loop_timer_set(loop, &stop, 15);
-    bt_loop_before_wait(loop, before, NULL);
+    bt_loop_timer_set(loop, &stop, 60000); /* later than what is asked for, which is waited for */
+    start_ms = now_ms();
     run();
-    assert_true(n_before >= 3);
+    assert_int_equal(n_before, 3);
+    assert_true(now_ms() - start_ms < 60000);
+    n_before = 0;
+    wait_ms = UINT64_MAX; /* no bound: the timer is */
+    bt_loop_timer_set(loop, &stop, 15);
+    start_ms = now_ms();
+    run();
+    assert_true(n_before < 3);
+    assert_true(now_ms() - start_ms >= 14);
 }
 
 static void on_alarm(int signal) {
