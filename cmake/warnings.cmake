@@ -29,7 +29,8 @@ if(BT_FUZZERS)
     list(APPEND BT_COMPILE_FLAGS -fsanitize=fuzzer-no-link) # libFuzzer sees which branches an input takes
 endif()
 if(BT_COVERAGE)
-    list(APPEND BT_COMPILE_FLAGS --coverage -O0)
+    # Counted by several threads at once, as some tests do, counters that are not atomic may even turn negative.
+    list(APPEND BT_COMPILE_FLAGS --coverage -O0 -fprofile-update=atomic)
     list(APPEND BT_LINK_FLAGS --coverage)
 endif()
 add_link_options(${BT_LINK_FLAGS})
