@@ -8,9 +8,10 @@
  *
  * A number may be given to another process between the look and the signal. So the process is held by a pidfd, and the
  * mark looked for again behind it: if it is still there, the pidfd is of a process that carries it, and the signal goes
- * to that one or to nobody. Rounds go on until one finds nothing, since what is found may start more before it ends:
- * SIGTERM once to each, SIGKILL to all after the grace. Bound: N_TOLD_MAX that are remembered as told (more are told
- * again), and END_MS behind the grace, for what the system cannot kill. */
+ * to that one or to nobody. Rounds go on until two find nothing: what is found may start more before it ends, and one
+ * that becomes another program has no environment for a moment. SIGTERM once to each, SIGKILL to all after the grace.
+ * Bound: N_TOLD_MAX that are remembered as told (more are told again), and END_MS behind the grace, for what the system
+ * cannot kill. */
 #include "router/marked.h"
 
 #include "base/error.h"
@@ -164,9 +165,10 @@ uint32_t bt_reaper_sweep(const char *mark, uint64_t grace_ms) {
     if (!bt_mark_is_valid(mark)) return 0;
     uint64_t start_ns = bt_os_now_ns();
     uint64_t last_ms = bt_sat_add_u64(grace_ms, END_MS);
-    for (;;) {
+    for (uint32_t n_empty = 0;;) {
         uint64_t now_ms = (bt_os_now_ns() - start_ns) / 1000000;
-        if (end_round(&s, now_ms >= grace_ms) == 0 || now_ms >= last_ms) break;
+        n_empty = end_round(&s, now_ms >= grace_ms) == 0 ? n_empty + 1 : 0;
+        if (n_empty == 2 || now_ms >= last_ms) break;
         struct timespec rest = {.tv_nsec = ROUND_NS};
         (void)nanosleep(&rest, NULL);
     }
