@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What tests that drive the program share: where things are, how a run and its peer are started, budgets to try."""
 
+import atexit
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,11 +42,19 @@ def require(*paths):
             skip(f"{pathlib.Path(path).name} is not there")
 
 
+def state_dir():
+    """Of this test's programs; removed when it ends."""
+    return pathlib.Path(tempfile.gettempdir()) / f"burthen-test-{os.getpid()}"
+
+
+atexit.register(lambda: shutil.rmtree(state_dir(), ignore_errors=True))
+
+
 def environment():
     """The caller's, without settings that would change what is tested."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("BURTHEN_", "LLAMA_", "GGML_"))}
     kept["BURTHEN_CONFIG"] = ""  # no settings of whoever runs the tests
-    kept["BURTHEN_STATE_DIR"] = tempfile.gettempdir() + f"/burthen-test-{os.getpid()}"
+    kept["BURTHEN_STATE_DIR"] = str(state_dir())
     return kept
 
 

@@ -174,6 +174,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_POST(self):
+        """Who leaves here is counted; a connection that is closed after its answer, as a look at /health is, is not."""
+        try:
+            self.work()
+        except (Gone, ConnectionError):
+            with self.state.lock:
+                self.state.n_gone += 1
+            raise
+
+    def work(self):
         self.handle_one({"/v1/chat/completions": self.chat, "/chat/completions": self.chat,
                          "/v1/completions": self.chat, "/completion": self.chat, "/v1/embeddings": self.embed,
                          "/embeddings": self.embed, "/tokenize": self.tokenize})
@@ -345,8 +354,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             super().handle()
         except (Gone, ConnectionError):
-            with self.state.lock:
-                self.state.n_gone += 1
+            pass
 
 
 class Server(http.server.ThreadingHTTPServer):
