@@ -37,7 +37,7 @@ def worker(memory, port=None):
                                env=harness.environment())
     try:
         os.set_blocking(process.stderr.fileno(), False)
-        log, end = b"", time.monotonic() + 20
+        log, end = b"", time.monotonic() + 60
         while b"listening at" not in log and process.poll() is None and time.monotonic() < end:
             log += process.stderr.read() or b""
             time.sleep(0.01)
