@@ -220,7 +220,7 @@ static void a_program_under_it_is_not(void **state) {
         if (!peak.known) peak = number_in(&c.told.leaf, "memory.max_usage_in_bytes");
         expect_swept(&c);
     }
-    assert_true(peak.known); /* unless another swept it at once, each time */
+    assert_true(peak.known);                                       /* unless another swept it at once, each time */
     assert_true(peak.value >= 48 * MIB && peak.value <= 96 * MIB); /* what it touched was charged there */
 }
 

@@ -7,8 +7,8 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <netdb.h>
-#include <setjmp.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

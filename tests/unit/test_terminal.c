@@ -101,8 +101,8 @@ static void test_a_terminal(void **state) {
     size_t n = 0;
     static const char bar[] = "\rload [#########..........]  50 %\033[K";
     char expected[256];
-    size_t n_expected = (size_t)snprintf(expected, sizeof expected, "a\\x1b[2J\xE2\x82\xAC\\xc3%s%s\r\033[K", bar,
-                                         twice ? bar : "");
+    size_t n_expected =
+        (size_t)snprintf(expected, sizeof expected, "a\\x1b[2J\xE2\x82\xAC\\xc3%s%s\r\033[K", bar, twice ? bar : "");
     struct pollfd ready = {.fd = master, .events = POLLIN};
     /* A poll may say "ready" a moment before there is something to read. */
     assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
