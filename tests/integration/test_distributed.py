@@ -13,6 +13,7 @@ import subprocess
 import time
 
 import harness
+from ports import free_port
 
 harness.require(harness.SMOLLM2)
 if not list(harness.LLAMA_BIN.glob("libggml-rpc*")):
@@ -20,12 +21,6 @@ if not list(harness.LLAMA_BIN.glob("libggml-rpc*")):
 checks = harness.Checks()
 N_BLOCKS = 30  # of SmolLM2
 PROMPT = "The capital of France is"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import harness
+from ports import free_port
 
 LLAMA = harness.LLAMA_BIN / "llama-completion"
 harness.require(harness.SMOLLM2, LLAMA)
@@ -26,12 +27,6 @@ scratch = pathlib.Path(tempfile.mkdtemp())
 MESSAGE = 2 * harness.MIB  # what is not a tensor written for the first time: graphs, inputs, logits
 GREETING = b"\x0e\x18" + bytes(31)
 SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def status_bytes(pid, key):
