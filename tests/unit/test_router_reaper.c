@@ -189,43 +189,38 @@ typedef struct found {
     pid_t reaper, child, escaped;
 } found;
 
+/* A line of digits, however it comes. */
+static pid_t read_number(int fd) {
+    char text[32] = "";
+    for (size_t n = 0; n + 1 < sizeof text && !strchr(text, '\n'); n++)
+        assert_int_equal(read(fd, text + n, 1), 1);
+    return (pid_t)strtol(text, NULL, 10);
+}
+
 /* A router: its reaper, its note, a child, and what that has started in a session of its own; then it waits. */
 static pid_t start_router(const char *mark, bool with_reaper, found *ret) {
-    int fds[2];
-    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    int told[2], said[2]; /* by the router, and by its child */
+    found f = {0};
+    assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(said, O_CLOEXEC), 0);
     pid_t router = fork();
     if (router == 0) {
         int fd = -1;
-        found f = {0};
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing either */
         if (with_reaper && bt_reaper_start(mark, 300, &f.reaper, &fd, NULL) != BT_OK) _exit(1);
         bt_reaper_remember(mark);
         f.child = start_marked(
-            mark, "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo $!; wait", fds[1]);
-        if (write(fds[1], &f, sizeof f) != sizeof f) _exit(1);
+            mark, "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo $!; wait", said[1]);
+        if (write(told[1], &f, sizeof f) != sizeof f) _exit(1);
         for (;;)
             (void)pause();
     }
-    char text[64] = "";
-    size_t n = 0;
-    found f = {0};
-    assert_int_equal(close(fds[1]), 0);
-    /* Which of the two comes first is open: the number is digits and an end of line, the rest is not. */
-    for (;;) {
-        char part[64];
-        ssize_t got = read(fds[0], part, sizeof part);
-        assert_true(got > 0 && n + (size_t)got < sizeof text);
-        memcpy(text + n, part, (size_t)got);
-        n += (size_t)got;
-        if (n <= sizeof f) continue;
-        const char *digits = text[0] >= '0' && text[0] <= '9' && memchr(text, '\n', 12) ? text : text + sizeof f;
-        const char *line_end = memchr(digits, '\n', n - (size_t)(digits - text));
-        if (!line_end) continue;
-        memcpy(&f, digits == text ? line_end + 1 : text, sizeof f);
-        f.escaped = (pid_t)strtol(digits, NULL, 10);
-        break;
-    }
-    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(told[1]), 0);
+    assert_int_equal(close(said[1]), 0);
+    assert_int_equal(read(told[0], &f, sizeof f), sizeof f);
+    f.escaped = read_number(said[0]);
+    assert_int_equal(close(told[0]), 0);
+    assert_int_equal(close(said[0]), 0);
     wait_until_marked(f.child, mark);
     wait_until_marked(f.escaped, mark);
     *ret = f;
