@@ -142,21 +142,19 @@ def row_of(serve, name):
     return next((one for one in serve.ask("/running")["running"] if one["model"] == name), {})
 
 
-def events_of(serve, seconds=1.0):
+def waits(serve, name):
+    """How many wait for a model; also for one that does not run."""
+    return next((one["waiting"] for one in serve.ask("/api/memory")["models"] if one["model"] == name), 0)
+
+
+def go(serve, name):
+    """The answers that wait for that ("hold": true) may end."""
+    behind(serve, name).ask("/stub/go")
+
+
+def events_of(serve):
     """(type, data) of all events that are kept."""
-    connection, response = serve.open("/api/events?after=0", timeout_s=seconds, headers=STREAM)
-    found = []
-    try:
-        for line in response:
-            name, _, text = line.decode().rstrip("\n").partition(": ")
-            if name == "data":
-                event = json.loads(text)
-                found.append((event["type"], event["data"]))
-    except (TimeoutError, OSError):
-        pass
-    finally:
-        connection.close()
-    return found
+    return [(event["type"], event["data"]) for event in serve.ask("/api/events")]
 
 
 def run_beside(checks, parts):
