@@ -127,10 +127,10 @@ def check_holds_on():
 
 def check_overrun():
     """A child that takes more than it declared is charged with what it takes."""
-    models = {"liar": stubs.model("--mem 140M", host="20M"), "b": stubs.model("--mem 20M", host="100M")}
+    models = {"liar": stubs.model("--mem 180M", host="20M"), "b": stubs.model("--mem 20M", host="100M")}
     with stubs.start(stubs.config(models, for_models=FOR_MODELS)) as serve:
         serve.chat("liar", "Hello", 1)
-        seen = serve.wait_for(lambda: stubs.row_of(serve, "liar").get("measured_bytes", {}).get("host", 0) > 140 * harness.MIB)
+        seen = serve.wait_for(lambda: stubs.row_of(serve, "liar").get("measured_bytes", {}).get("host", 0) > 180 * harness.MIB)
         checks.check(seen, f"what it takes is measured: {stubs.row_of(serve, 'liar')}")
         serve.chat("b", "Hello", 1)
         checks.check(set(serve.states()) == {"b"}, f"beside it there was no room: {serve.states()}")
