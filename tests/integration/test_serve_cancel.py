@@ -135,6 +135,7 @@ def check_shutdown():
     serve.process.send_signal(signal.SIGTERM)
     for one in (waiting, starting):
         checks.check(one.wait().status == 503 and one.error.get("code") == "shutting_down", f"who waits is told: {one}")
+    checks.check(stream.is_alive(), "what runs goes on")
     stub.ask("/stub/go")
     checks.check(stream.wait().status == 200 and b"[DONE]" in stream.data, f"the stream finishes: {stream}")
     ended(serve, begun, "it ends after the stream")

@@ -39,7 +39,7 @@ def stream(serve, name, timeout_s=60, path="/v1/chat/completions", on_line=None,
 def raw(serve, name):
     """The bytes of an answer, to see whether they end as chunks do."""
     body = json.dumps(stubs.body(name, n=9, stream=True)).encode()
-    with socket.create_connection((serve.host, serve.port), timeout=30) as connection:
+    with socket.create_connection((serve.host, serve.port), timeout=60) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                            b"Content-Length: %d\r\n\r\n" % len(body) + body)
         data = b""

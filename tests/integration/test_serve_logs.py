@@ -25,7 +25,7 @@ EVIL = "\x1b[31m\x1b]0;title\x07\u202eburthen: error: \u2028"
 
 
 def raw(serve, data):
-    with socket.create_connection((serve.host, serve.port), timeout=10) as connection:
+    with socket.create_connection((serve.host, serve.port), timeout=60) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -60,7 +60,7 @@ def check_json():
     """An object a line, with what it says in members; nothing of queries, keys and prompts."""
     with stubs.start(one_model(api_keys=["the-key"], log_children=True), "--log-json") as serve:
         headers = {"Authorization": "Bearer the-key", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         connection.request("POST", "/v1/chat/completions?secret=in-query", json.dumps(stubs.body("a", "the-prompt", n=3)), headers)
         checks.check(connection.getresponse().read(), "an answer")
         connection.request("GET", "/v1/models", headers={"Authorization": "Bearer a-wrong-key"})
@@ -130,7 +130,7 @@ def check_bound():
     """Who is refused again and again does not fill a disk: a bounded number of lines a second, and how many were left out."""
     with stubs.start(one_model(api_keys=["k"])) as serve:
         begin = time.monotonic()
-        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         for n in range(400):
             connection.request("GET", "/v1/models" if n % 2 else "/x" + "y" * 3000)
             connection.getresponse().read()
@@ -188,7 +188,7 @@ def check_journal():
                 with subprocess.Popen([harness.BIN, "serve", config, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=journal,
                                       env=harness.environment() | {"JOURNAL_STREAM": stream}) as process:
                     port = int(process.stdout.readline().rpartition(b":")[2])
-                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                     connection.request("GET", "/v1/models")
                     connection.getresponse().read()
                     connection.close()

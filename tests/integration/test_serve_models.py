@@ -71,7 +71,7 @@ def check_upstream():
             known = method == "OPTIONS" and status == 204  # a browser's question, answered by the router
             checks.check(known or (status == 501 and b"nsupported method" in data),
                          f"{method} goes to the server, which does not know it: {status}: {data[:100]}")
-        connection = client.http.client.HTTPConnection(serve.host, serve.port, timeout=10)
+        connection = client.http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         for _ in range(2):  # twice over one connection
             connection.request("HEAD", "/upstream/org/a/props")
             response = connection.getresponse()

@@ -268,7 +268,7 @@ def check_odd_requests():
             checks.check(answer.startswith(b"HTTP/1.1 " + status) and b"secret" not in answer, f"{head[:60]}: {answer[:200]}")
         answer = raw(serve, "GET / HTTP/9.9\n\n")
         checks.check(not answer or answer.startswith(b"HTTP/1."), f"{answer[:80]}")
-        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=10)
+        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         for n in range(3):  # keep-alive
             connection.request("POST", "/v1/chat/completions", json.dumps(stubs.body("a", n=n + 1)), {"Content-Type": "application/json"})
             checks.check(json.loads(connection.getresponse().read())["usage"]["completion_tokens"] == n + 1, "over one connection")

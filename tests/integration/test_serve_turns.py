@@ -42,16 +42,20 @@ def check_lone_request():
     with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="2s", hold="1s")) as serve:
         serve.chat("a", "Hello", 1)
         stream = Stream(serve, "a", 20)
-        time.sleep(1.2)
-        asked = stubs.Asked(serve, "b").wait()
-        checks.check(asked.status == 200 and asked.seconds < 20, f"b is served: {asked}")
-        checks.check(asked.seconds > 1.8, f"and not before its patience is over: {asked}")
-        n_before = len(stream.ends)
-        checks.check(serve.wait_for(lambda: len(stream.ends) > n_before + 2), "then a is again")
+
+        def drains():
+            return [one["decision"] for one in serve.happened("decision")].count("drain")
+
+        for _ in range(5):  # where this test did not run for a second, a was idle for its hold: that is no turn
+            asked = stubs.Asked(serve, "b").wait()
+            checks.check(asked.status == 200 and asked.seconds < 30, f"b is served: {asked}")
+            n_before = len(stream.ends)
+            checks.check(serve.wait_for(lambda n=n_before: len(stream.ends) > n + 2), "then a is again")
+            if drains():
+                break
         stream.stop()
         checks.check(not stream.bad, f"all of a's requests are answered: {stream.bad[:2]}")
-        told = [data["decision"] for kind, data in stubs.events_of(serve) if kind == "decision"]
-        checks.check("drain" in told, f"a was drained: {told}")
+        checks.check(drains() > 0 and asked.seconds > 1.8, f"a was drained for b, and not before its patience was over: {asked}")
 
 
 def check_round():

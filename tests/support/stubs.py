@@ -85,7 +85,7 @@ def error_of(data):
 class Asked(threading.Thread):
     """One request in a thread: what became of it."""
 
-    def __init__(self, serve, name, text="Hello", n=4, path="/v1/chat/completions", timeout_s=60, headers=None, **more):
+    def __init__(self, serve, name, text="Hello", n=4, path="/v1/chat/completions", timeout_s=180, headers=None, **more):
         super().__init__(daemon=True)
         self.serve, self.path, self.body = serve, path, body(name, text, n, **more)
         self.timeout_s, self.headers = timeout_s, headers
@@ -122,7 +122,7 @@ class Leaver:
 
     def __init__(self, serve, name, n=4, **more):
         data = json.dumps(body(name, n=n, **more)).encode()
-        self.connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        self.connection = http.client.HTTPConnection(serve.host, serve.port, timeout=180)
         self.connection.request("POST", "/v1/chat/completions", data, {"Content-Type": "application/json"} | serve.headers)
 
     def leave(self):
