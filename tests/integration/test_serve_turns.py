@@ -67,7 +67,7 @@ def check_round():
         def turns():
             return "".join(one["model"] for one in serve.happened("decision") if one["decision"] == "admit")
 
-        checks.check(serve.wait_for(lambda: len(turns()) > 9), f"they take turns: {turns()}")
+        checks.check(serve.wait_for(lambda: len(turns()) > 9, 600), f"they take turns: {turns()}")
         told = turns()
         for stream in streams:
             stream.stop()
