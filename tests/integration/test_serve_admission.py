@@ -81,7 +81,7 @@ def check_refuse_among_many():
     sleeper = {"cmd": ["sh", "-c", "exec sleep 1000 # ${PORT}"], "checkEndpoint": "none", "memory": {"host": "1M"}, "preload": True}
     models = {f"{i:03}-{'x' * 110}": sleeper for i in range(70)}
     with stubs.start(stubs.config(models | {"huge": stubs.model(host="300M")}, for_models=FOR_MODELS)) as serve:
-        checks.check(serve.wait_for(lambda: len(serve.states()) == 70), f"all are there: {len(serve.states())}")
+        checks.check(serve.wait_for(lambda: len(serve.states()) == 70, 600), f"all are there: {len(serve.states())}")
         asked = stubs.Asked(serve, "huge").wait()
         error = asked.error
         checks.check(asked.status == 503 and error.get("need_bytes") == 300 * harness.MIB and error.get("pool") == "host", f"{asked}")

@@ -29,6 +29,7 @@ import router
 
 checks = harness.Checks()
 N_KILLS = int(os.environ.get("BT_ATTACK_KILLS", "4"))
+LEAST = 10  # answers among them; on a slow machine it takes more
 N_RELOADS = int(os.environ.get("BT_ATTACK_RELOADS", "30"))
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -301,7 +302,9 @@ def check_reloads(serve, port):
                 f"hold: 0\nmodels:\n  m: {{cmd: sleep 1001, {proxy}}}\n  n: {{cmd: sleep 1000, {proxy}, cmdStop: 'kill ${{PID}}', "
                 "filters: {strip_params: x}}\n", "models: [this is wrong\n"]
     pick = random.Random(4)
-    for i in range(N_RELOADS):
+    begun, i = time.monotonic(), 0
+    while i < N_RELOADS or (n_answers[0] <= LEAST and time.monotonic() < begun + 300):
+        i += 1
         serve.rewrite(versions[pick.randrange(len(versions))])
         serve.process.send_signal(signal.SIGHUP)
         children = list(serve.children().values()) if i % 3 == 0 else []
@@ -320,7 +323,7 @@ def check_reloads(serve, port):
     over.set()
     for one in clients:
         one.join()
-    checks.check(not odd and n_answers[0] > 10, f"{n_answers} answers, {odd[:3]}")
+    checks.check(not odd and n_answers[0] > LEAST, f"{n_answers} answers, {odd[:3]}")
     well = is_well(serve, "fresh")  # m was killed, and may have to wait for its next try
     checks.check(well is True, f"after reloads: {well}")
 

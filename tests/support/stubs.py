@@ -37,7 +37,7 @@ def config(models, for_models=None, **top):
     limits = {"bodies": "16M"} | top.pop("limits", {})
     if for_models:
         top["ram_budget"] = for_models + OWN_BYTES
-    return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
+    return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "health_timeout": "600s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
 
 
 class Router(router.Router):
