@@ -24,7 +24,7 @@ STORM_S = float(os.environ.get("BT_STUB_STORM_S", "12"))
 SEED = int(os.environ.get("BT_STUB_STORM_SEED", "1"))
 FOR_MODELS = 200 * harness.MIB
 N_CLIENTS = 12
-LEAST = 20  # answers; on a slow machine it takes longer
+LEAST = 20  # answers; a machine that needs long for a start comes to them when the storm is over
 
 
 def models(version):
@@ -96,6 +96,8 @@ class Storm:
             self.note("answered", None if whole else f"not whole: {body}: {data[-100:]}")
             return
         code = stubs.error_of(data).get("code")
+        if response.status == 500:  # the router's own: what it was stands in the test's output
+            print(f"{body}: {data[:300]}")
         self.note(f"{response.status} {code}", None if code else f"no JSON: {body}: {response.status}: {data[:200]}")
 
     def kill_one(self, chance):
@@ -113,8 +115,8 @@ class Storm:
 
 def run(serve):
     storm, chance = Storm(serve), random.Random(SEED)
-    begun, version = time.monotonic(), 0
-    while time.monotonic() < begun + STORM_S or (storm.outcomes["answered"] <= LEAST and time.monotonic() < begun + 10 * STORM_S):
+    end, version = time.monotonic() + STORM_S, 0
+    while time.monotonic() < end:
         time.sleep(STORM_S / 12)
         deed = chance.random()
         if deed < 0.4:
@@ -126,6 +128,7 @@ def run(serve):
         elif deed < 0.85:
             serve.request("/unload")
         serve.request("/metrics")
+    harness.wait_for(lambda: storm.outcomes["answered"] > LEAST, 600)
     storm.over.set()
     for thread in storm.threads:
         thread.join()
