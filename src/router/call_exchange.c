@@ -2,8 +2,8 @@
  *
  * call_exchange.c: a call's way to the server of a model, or to a peer, and the answer's way back into its flow.
  *
- * When a server breaks off before its answer's head, its process may just be dying: the client is answered a moment
- * later, with its last words. */
+ * When a server breaks off before its answer's head, its process may just be dying: the client is answered when its end
+ * is seen, with its last words, or a second later, when there was none. */
 #include "router/call_internal.h"
 
 #include "base/error.h"
@@ -15,7 +15,8 @@
 #include <strings.h>
 
 #define HEADERS_MAX   64u
-#define LAST_WORDS_MS 400u /* a process that was killed is reaped, and its output read, well within */
+#define LAST_WORDS_MS 1000u /* a process that was killed is reaped, and its output read, well within */
+#define LATE_LOOK_MS  20u
 
 static void drop_flow(bt_call *call) {
     if (call->flow) bt_flow_drop_consumer(call->flow);
@@ -100,6 +101,10 @@ void bt_call_comment(void *user) {
 void bt_call_answer_late(void *user) {
     bt_call *call = user;
     const bt_model *model = call->model;
+    if (model && model->child && bt_loop_now_ms(call->router->loop) < call->late_until_ms) {
+        bt_loop_timer_set(call->router->loop, &call->late, LATE_LOOK_MS);
+        return;
+    }
     bool died = model && model->state != BT_MODEL_READY && model->refusal.text[0];
     char text[1200];
     (void)snprintf(text, sizeof text, "%s%s%s", sentence_of(BT_EXCHANGE_CONNECT), died ? ": " : "",
@@ -117,8 +122,8 @@ static void on_end(void *user, bt_exchange_failure failure, const char *words) {
     if (call->reader) bt_usage_finish(call->reader, &call->usage);
     call->reader = NULL;
     if (failure == BT_EXCHANGE_CONNECT && !call->answered && call->model) {
-        bool ended = !call->model->child; /* its end was seen first: its words are there */
-        bt_loop_timer_set(call->router->loop, &call->late, ended ? 0 : LAST_WORDS_MS);
+        call->late_until_ms = bt_loop_now_ms(call->router->loop) + LAST_WORDS_MS;
+        bt_loop_timer_set(call->router->loop, &call->late, 0); /* its end may have been seen first */
         return;
     }
     if (failure != BT_EXCHANGE_OK) {

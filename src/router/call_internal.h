@@ -21,7 +21,8 @@ typedef struct bt_call {
     bt_flow *flow; /* the consumer's end, until the client's side takes it */
     bt_usage_reader *reader;
     bt_usage usage;
-    bt_timer late;
+    bt_timer late; /* the answer of one whose server broke off: until then its end may come */
+    uint64_t late_until_ms;
     bt_timer comment; /* when the next is due */
     bt_early *early;  /* NULL: its answer begins with the server's */
     bool streams;

@@ -44,9 +44,14 @@ typedef struct running {
 
 /* ---- the configuration, anew ---- */
 
+/* By a signal or by a look at the file: what is read here is not read again at the next look. */
 static void reload(running *r) {
     bt_router *router = &r->router;
+    struct stat found;
     if (router->closing) return;
+    bool there = router->ask->watch_file && stat(router->ask->watch_file, &found) == 0; /* before it is read */
+    if (there) r->seen = found.st_mtim;
+    r->changed = false;
     bt_config *config = NULL;
     bt_error why = {0};
     if (router->ask->reload(router->ask->user, &config, &why) != BT_OK) {

@@ -43,7 +43,7 @@ def try_server():
 
 
 def execute(*args, memory="400M"):
-    return subprocess.run([str(word) for word in (harness.BIN, "exec", *args)], capture_output=True, timeout=120,
+    return subprocess.run([str(word) for word in (harness.BIN, "exec", *args)], capture_output=True, timeout=300,
                           stdin=subprocess.DEVNULL, env=environment(memory))
 
 

@@ -51,7 +51,7 @@ def guard(*options):
 
 
 def execute(ctx, *options):
-    return subprocess.run([str(word) for word in (*guard(*options), *PROGRAM, *words(ctx))], capture_output=True, timeout=60,
+    return subprocess.run([str(word) for word in (*guard(*options), *PROGRAM, *words(ctx))], capture_output=True, timeout=300,
                           env=ENVIRONMENT)
 
 
@@ -120,7 +120,7 @@ def try_refusal():
 def try_budget():
     """A RAM budget needs the ggml that the device was built for: another is refused before it starts, both named."""
     command = (harness.BIN, "exec", "--ram-budget", "1G", "--", *PROGRAM, *words(2048))
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
     said = result.stderr.splitlines()[-1]
     versions = set(re.findall(r"\b0\.\d+\.\d+\b", said))
     checks.check(result.returncode == 3 and not result.stdout, f"{result.returncode}: {result.stderr[-600:]}")

@@ -19,7 +19,7 @@ CASES = ((512, 1), (2048, 2), (4096, 4))  # context over all slots, which have t
 
 def priced(*command):
     done = subprocess.run([str(word) for word in (harness.BIN, "exec", "--dry-run", "--json", "-q", "--", *command)],
-                          capture_output=True, timeout=60, env=harness.environment())
+                          capture_output=True, timeout=300, env=harness.environment())
     host = json.loads(done.stdout)["plan"]["pools"][0]
     checks.check(host["name"] == "host", f"the first pool: {host['name']}")
     return host["planned_bytes"]

@@ -57,7 +57,7 @@ def check_refuse():
     """What can never fit is refused with the ledger, and nobody is ended for it."""
     models = {"a": stubs.model(host="60M"), "keeps": stubs.model(host="100M", persistent=True), "huge": stubs.model(host="300M"),
               "large": stubs.model(host="170M")}
-    with stubs.start(stubs.config(models, for_models=FOR_MODELS)) as serve:
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="60s")) as serve:
         serve.chat("a", "Hello", 1)
         serve.chat("keeps", "Hello", 1)
         before = serve.children()
@@ -72,7 +72,7 @@ def check_refuse():
             held = next(pool["held"] for pool in error.get("pools", []) if pool["name"] == "host")
             checks.check(held == {"a": 60 * harness.MIB, "keeps": 100 * harness.MIB}, f"who holds it: {held}")
             checks.check(int(asked.reply.get("Retry-After", 0)) > 0, f"when to come again: {asked.reply}")
-            checks.check(asked.seconds < 3, f"at once: {asked.seconds}")
+            checks.check(asked.seconds < 30, f"at once, and not after its patience: {asked.seconds}")
         checks.check(serve.children() == before, "nobody was ended for what cannot fit")
 
 
@@ -81,7 +81,7 @@ def check_refuse_among_many():
     sleeper = {"cmd": ["sh", "-c", "exec sleep 1000 # ${PORT}"], "checkEndpoint": "none", "memory": {"host": "1M"}, "preload": True}
     models = {f"{i:03}-{'x' * 110}": sleeper for i in range(70)}
     with stubs.start(stubs.config(models | {"huge": stubs.model(host="300M")}, for_models=FOR_MODELS)) as serve:
-        checks.check(serve.wait_for(lambda: len(serve.states()) == 70, 20), f"all are there: {len(serve.states())}")
+        checks.check(serve.wait_for(lambda: len(serve.states()) == 70, 600), f"all are there: {len(serve.states())}")
         asked = stubs.Asked(serve, "huge").wait()
         error = asked.error
         checks.check(asked.status == 503 and error.get("need_bytes") == 300 * harness.MIB and error.get("pool") == "host", f"{asked}")
@@ -127,10 +127,10 @@ def check_holds_on():
 
 def check_overrun():
     """A child that takes more than it declared is charged with what it takes."""
-    models = {"liar": stubs.model("--mem 140M", host="20M"), "b": stubs.model("--mem 20M", host="100M")}
+    models = {"liar": stubs.model("--mem 180M", host="20M"), "b": stubs.model("--mem 20M", host="100M")}
     with stubs.start(stubs.config(models, for_models=FOR_MODELS)) as serve:
         serve.chat("liar", "Hello", 1)
-        seen = serve.wait_for(lambda: stubs.row_of(serve, "liar").get("measured_bytes", {}).get("host", 0) > 140 * harness.MIB, 5)
+        seen = serve.wait_for(lambda: stubs.row_of(serve, "liar").get("measured_bytes", {}).get("host", 0) > 180 * harness.MIB)
         checks.check(seen, f"what it takes is measured: {stubs.row_of(serve, 'liar')}")
         serve.chat("b", "Hello", 1)
         checks.check(set(serve.states()) == {"b"}, f"beside it there was no room: {serve.states()}")
@@ -144,11 +144,12 @@ def check_learned():
         serve.chat("b", "Hello", 1)
         serve.chat("x", "Hello", 1)
         checks.check(set(serve.states()) == {"x"}, f"alone at first: {serve.states()}")
-        serve.wait_for(lambda: stubs.row_of(serve, "x").get("peak_bytes", {}).get("host", 0) > 40 * harness.MIB, 5)
+        seen = serve.wait_for(lambda: stubs.row_of(serve, "x").get("peak_bytes", {}).get("host", 0) > 40 * harness.MIB)
+        checks.check(seen, f"what it takes is seen: {stubs.row_of(serve, 'x')}")
         serve.request("/api/models/unload/x", {})
-        checks.check(serve.wait_for(lambda: not serve.states(), 10), "unloaded")
+        checks.check(serve.wait_for(lambda: not serve.states()), "unloaded")
         serve.chat("b", "Hello", 1)
-        serve.wait_for(lambda: "learned" in serve.log(), 5)
+        checks.check(serve.wait_for(lambda: "learned" in serve.log()), "what was seen is what it needs")
         serve.chat("x", "Hello", 1)
         checks.check(set(serve.states()) == {"b", "x"}, f"then beside others: {serve.states()}: {serve.log()[-1500:]}")
 

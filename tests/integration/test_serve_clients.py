@@ -57,7 +57,7 @@ def check_openai(serve):
     if not OPENAI.exists():
         return False
     result = subprocess.run([sys.executable, "-c", OPENAI_SCRIPT, f"http://127.0.0.1:{serve.port}", KEY],
-                            capture_output=True, timeout=120, env=os.environ | {"PYTHONPATH": str(OPENAI)})
+                            capture_output=True, timeout=300, env=os.environ | {"PYTHONPATH": str(OPENAI)})
     if not checks.check(result.returncode == 0, f"the client ran: {result.stderr.decode()[-1500:]}"):
         return True
     said = json.loads(result.stdout)
@@ -71,7 +71,7 @@ def check_openai(serve):
     return True
 
 
-def curl(*args, timeout=60):
+def curl(*args, timeout=300):
     return subprocess.run(["curl", "-sS", *map(str, args)], capture_output=True, timeout=timeout)
 
 

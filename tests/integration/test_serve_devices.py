@@ -18,7 +18,7 @@ import router
 from cards import GIB, STUB, Cards, of, pool, refusal, takes
 
 checks = harness.Checks()
-LATE_S = 2.0
+LATE_S = 1.0
 PATIENCE_S = 4.2  # of a start, for memory that is not there (src/router/model_end.c)
 
 
@@ -51,32 +51,35 @@ def try_measured(cards, serve):
     """What the driver says of a child's processes is its own; more than was reserved is charged."""
     children = serve.children()
     cards.shows((24576, 24576 - 14 * 1024 - 9000, {children["b"]: 14 * 1024, children["c"]: 9000, 1: 100}), (8192, 8000, {}))
-    seen = serve.wait_for(lambda: of(serve, "b").get("measured_bytes", {}).get("CUDA0") == 14 * GIB, 10)
+    seen = serve.wait_for(lambda: of(serve, "b").get("measured_bytes", {}).get("CUDA0") == 14 * GIB)
     checks.check(seen, f"measured: {of(serve, 'b')}")
     checks.check(of(serve, "c")["measured_bytes"].get("CUDA0") == 9000 << 20, f"of the other: {of(serve, 'c')}")
     checks.check(of(serve, "both")["measured_bytes"].get("CUDA0") == 0, f"of one that has none: {of(serve, 'both')}")
     checks.check("b: takes 14.00 GiB of CUDA0, 10.00 GiB were reserved" in serve.log(), "it is said")
     cards.shows((24576, 24000, {children["c"]: 9000}), (8192, 8000, {}))
-    checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 0, 10), "it gives some back")
+    checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 0), "it gives some back")
     checks.check(of(serve, "b")["peak_bytes"]["CUDA0"] == 14 * GIB, f"the peak stands: {of(serve, 'b')}")
     cards.shows((24576, 1000, {children["b"]: 14 * 1024, children["c"]: 9000}), (8192, 8000, {}))
-    serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 14 * GIB, 10)
-    threading.Timer(0.5, cards.shows, ((24576, 24000, {}), (8192, 8000, {}))).start()
-    serve.chat("a", "x", 1)
+    checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 14 * GIB), "and takes it again")
+    asking = threading.Thread(target=serve.chat, args=("a", "x", 1))
+    asking.start()
+    checks.check(serve.wait_for(lambda: serve.states().get("b") != "ready"), f"b has to go: {serve.states()}")
+    cards.shows((24576, 24000, {}), (8192, 8000, {}))
+    asking.join()
     decision = [one for one in serve.happened("decision") if "pools" in one][-1]  # of a ceiling there are others
     held = next(one for one in decision["pools"] if one["name"] == "CUDA0")["held"]
     checks.check(held.get("b") == 14 * GIB and held.get("c") == 10 * GIB, f"charged with the more: {held}")
 
 
 def try_release(cards):
-    """A card shows memory free two seconds after its process is gone: who waits for it starts then, and not before."""
+    """A card shows memory free a second after its process is gone: who waits for it starts then, and not before."""
     cards.shows((24576, 24000, {}))
     with cards.serve({"a": takes(CUDA0="20G"), "b": takes(CUDA0="20G")}) as serve:
         serve.chat("a", "x", 1)
         pid = serve.children()["a"]
         cards.shows((24576, 4000, {pid: 20000}))
-        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20, 10), "measured")
-        seen, back = [], []
+        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20), "measured")
+        before, back = [], []
 
         def come_back():
             while os.path.exists(f"/proc/{pid}"):
@@ -84,41 +87,36 @@ def try_release(cards):
             cards.shows((24576, 4000, {}))  # the driver has forgotten whose it is
             gone = time.monotonic()
             while time.monotonic() < gone + LATE_S:
-                seen.append(serve.states())
+                before.append(serve.states())
                 time.sleep(0.1)
             back.append(time.monotonic())
             cards.shows((24576, 24000, {}))
-            while time.monotonic() < back[0] + 2.5:
-                seen.append(serve.states())
-                time.sleep(0.02)
 
         looker = threading.Thread(target=come_back)
         looker.start()
         serve.chat("b", "x", 1)
         answered = time.monotonic()
         looker.join()
-        before = [one for one in seen[:int(LATE_S / 0.1) - 6]]
         checks.check(before and all(one == {"a": "stopping", "b": "admitted"} for one in before), f"while it comes back: {before}")
-        checks.check(0 < answered - back[0] < 2.5, f"b is there {answered - back[0]:.2f} s after the memory")
+        checks.check(answered > back[0], f"b is there {answered - back[0]:.2f} s after the memory")
         checks.check("a: stopped: its memory is free again" in serve.log(), serve.log()[-800:])
         # the rest never comes back: somebody else has it
         pid = serve.children()["b"]
         cards.shows((24576, 4000, {pid: 20000}))
-        checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 20000 << 20, 10), "measured")
-        serve.ask("/api/models/unload/b", {})
+        checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 20000 << 20), "measured")
         begun = time.monotonic()
-        checks.check(serve.wait_for(lambda: "b" not in serve.states(), 15), f"{serve.states()}")
+        serve.ask("/api/models/unload/b", {})
+        checks.check(serve.wait_for(lambda: "b" not in serve.states()), f"{serve.states()}")
         took = time.monotonic() - begun
-        checks.check(PATIENCE_S - 1 < took < PATIENCE_S + 3, f"it is waited for, and not for ever: {took:.1f} s")
+        checks.check(PATIENCE_S - 0.1 < took < PATIENCE_S + 30, f"it is waited for, and not for ever: {took:.1f} s")
         checks.check("b: stopped: its memory is not all free again" in serve.log(), serve.log()[-800:])
         # and at the end nobody waits for it
         cards.shows((24576, 24000, {}))
         serve.chat("a", "x", 1)
         cards.shows((24576, 4000, {serve.children()["a"]: 20000}))
-        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20, 10), "measured")
-        begun = time.monotonic()
+        checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 20000 << 20), "measured")
         status, log = serve.stop()
-        checks.check(status == 0 and time.monotonic() - begun < 3, f"{status} after {time.monotonic() - begun:.1f} s: {log[-500:]}")
+        checks.check(status == 0 and "a: stopped" not in log[log.rindex("a: ready") :], f"{status}: {log[-500:]}")
 
 
 def try_nobody_says(cards):
@@ -128,7 +126,7 @@ def try_nobody_says(cards):
         with cards.serve({"a": takes(CUDA0="10G"), "b": takes(CUDA0="10G")}) as serve:
             serve.chat("a", "x", 1)
             cards.shows((24576, 13000, users, more))
-            checks.check(serve.wait_for(lambda: pool(serve, "CUDA0").get("free_bytes") == 13000 << 20, 10), "read")
+            checks.check(serve.wait_for(lambda: pool(serve, "CUDA0").get("free_bytes") == 13000 << 20), "read")
             checks.check("CUDA0" not in of(serve, "a")["measured_bytes"], f"not known, not 0: {of(serve, 'a')}")
             serve.chat("b", "x", 1)
             checks.check(set(serve.states()) == {"a", "b"}, f"what is free shows what a has already: {serve.states()}")
@@ -149,12 +147,12 @@ def try_failures(cards):
         checks.check(set(serve.states()) == {"b", "c"}, f"the budget is kept without a reading: {serve.states()}")
         # it can be read, and then no more: what it has is known from then on
         cards.shows((24576, 24000, {}), (8192, 8000, {}))
-        checks.check(serve.wait_for(lambda: pool(serve, "CUDA1").get("state") == "reported", 10), "read")
+        checks.check(serve.wait_for(lambda: pool(serve, "CUDA1").get("state") == "reported"), "read")
         pid = serve.children()["b"]
         cards.shows((24576, 12000, {pid: 12000}), (8192, 8000, {}))
-        checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 12000 << 20, 10), "measured")
+        checks.check(serve.wait_for(lambda: of(serve, "b")["measured_bytes"].get("CUDA0") == 12000 << 20), "measured")
         cards.shows((24576, 24000, {}), first="init 999")
-        checks.check(serve.wait_for(lambda: pool(serve, "CUDA1").get("state") == "failed", 10), f"{serve.ask('/api/memory')['pools']}")
+        checks.check(serve.wait_for(lambda: pool(serve, "CUDA1").get("state") == "failed"), f"{serve.ask('/api/memory')['pools']}")
         names = [one["name"] for one in serve.ask("/api/memory")["pools"]]
         checks.check(names[:3] == ["host", "CUDA0", "CUDA1"], f"all keep their places: {names}")
         second = pool(serve, "CUDA1")
@@ -165,7 +163,7 @@ def try_failures(cards):
         serve.chat("d", "x", 1)
         checks.check("d" in serve.states() and "c" not in serve.states(), f"{serve.states()} {status} {error}")
         cards.shows((24576, 24000, {}))
-        checks.check(serve.wait_for(lambda: pool(serve, "CUDA0").get("state") == "reported", 10), "the first is back")
+        checks.check(serve.wait_for(lambda: pool(serve, "CUDA0").get("state") == "reported"), "the first is back")
         names = [one["name"] for one in serve.ask("/api/memory")["pools"]]
         checks.check(names == ["host", "CUDA0", "CUDA1"], f"nothing is left of a failure: {names}")
         checks.check("does not show it any more" in pool(serve, "CUDA1")["reason"], f"{pool(serve, 'CUDA1')}")
@@ -183,8 +181,8 @@ def try_named(cards):
             serve.chat(name, "x", 1)
         checks.check(set(serve.states()) == {"b", "c"}, f"its budget holds one: {serve.states()}")
         text = serve.config.read_text()
-        serve.config.write_text(text.replace("Vulkan0: 2G, CUDA0: 30G", "Vulkan0: 3G, Vulkan1: 1G, CUDA0: 20G"))
-        checks.check(serve.wait_for(lambda: pool(serve, "Vulkan1"), 15), "a change is seen")
+        serve.rewrite(text.replace("Vulkan0: 2G, CUDA0: 30G", "Vulkan0: 3G, Vulkan1: 1G, CUDA0: 20G"))
+        checks.check(serve.wait_for(lambda: pool(serve, "Vulkan1")), "a change is seen")
         limits = {one["name"]: one["limit_bytes"] for one in serve.ask("/api/memory")["pools"][1:]}
         checks.check(limits == {"CUDA0": 20 * GIB, "Vulkan0": 3 * GIB, "Vulkan1": GIB}, f"{limits}")
         serve.chat("a", "x", 1)
@@ -199,10 +197,10 @@ def try_learned(cards):
         serve.chat("a", "x", 1)
         checks.check(of(serve, "a")["need_from"] == "unknown", f"{of(serve, 'a')}")
         cards.shows((24576, 21000, {serve.children()["a"]: 3000}))
-        checks.check(serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 3000 << 20, 10), "seen")
+        checks.check(serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 3000 << 20), "seen")
         cards.shows((24576, 24000, {}))
         serve.ask("/api/models/unload/a", {})
-        checks.check(serve.wait_for(lambda: not serve.states(), 15), f"{serve.states()}")
+        checks.check(serve.wait_for(lambda: not serve.states()), f"{serve.states()}")
         serve.chat("a", "x", 1)
         one = of(serve, "a")
         checks.check(one["need_from"] == "learned" and one["need_bytes"].get("CUDA0") == 3000 << 20, f"{one}")
@@ -240,25 +238,25 @@ def try_exec(cards):
         one = of(serve, "a")
         checks.check(one["need_from"] == "priced" and one["need_bytes"]["CUDA0"] == priced, f"{one} {priced}")
         cards.shows((24576, 21000, {serve.children()["a"]: 3000}))
-        checks.check(serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 3000 << 20, 10), "seen")
+        checks.check(serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 3000 << 20), "seen")
         cards.shows((24576, 24000, {}))
         serve.ask("/api/models/unload/a", {})
-        checks.check(serve.wait_for(lambda: not serve.states(), 15), f"{serve.states()}")
+        checks.check(serve.wait_for(lambda: not serve.states()), f"{serve.states()}")
         serve.chat("a", "x", 1)
         one = of(serve, "a")
         checks.check(one["need_from"] == "priced" and one["need_bytes"]["CUDA0"] == 3000 << 20, f"{one}")
         # what the guard has made smaller is another command: its peaks are not kept under this name
         host = one["need_bytes"]["host"]
         serve.ask("/api/models/unload/a", {})
-        checks.check(serve.wait_for(lambda: not serve.states(), 15), f"{serve.states()}")
+        checks.check(serve.wait_for(lambda: not serve.states()), f"{serve.states()}")
         cards.shows((24576, 2990, {}))
         serve.chat("a", "x", 1)
         checks.check("burthen: trimmed: " in serve.log() or "burthen: offloaded: " in serve.request("/logs/a")[1].decode(), serve.log()[-900:])
         cards.shows((24576, 10, {serve.children()["a"]: 2980 + 3000}))
-        serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 5980 << 20, 10)
+        checks.check(serve.wait_for(lambda: of(serve, "a").get("peak_bytes", {}).get("CUDA0") == 5980 << 20), "seen")
         cards.shows((24576, 24000, {}))
         serve.ask("/api/models/unload/a", {})
-        checks.check(serve.wait_for(lambda: not serve.states(), 15), f"{serve.states()}")
+        checks.check(serve.wait_for(lambda: not serve.states()), f"{serve.states()}")
         serve.chat("a", "x", 1)
         one = of(serve, "a")
         checks.check(one["need_bytes"] == {"host": host, "CUDA0": 3000 << 20}, f"{one}")
@@ -291,7 +289,8 @@ models:
   wrapped: {{cmd: 'env CUDA_VISIBLE_DEVICES=1 {words}'}}
 """
     with router.Router(config, env=cards.env) as serve:
-        serve.wait_for(lambda: all(one["need_from"] == "priced" for one in serve.ask("/api/memory")["models"]), 10)
+        priced = serve.wait_for(lambda: all(one["need_from"] == "priced" for one in serve.ask("/api/memory")["models"]))
+        checks.check(priced, f"{serve.ask('/api/memory')['models']}")
         need = {one["model"]: {name: bytes for name, bytes in one["need_bytes"].items() if name != "host"}
                 for one in serve.ask("/api/memory")["models"]}
         checks.check(set(need["both"]) == {"CUDA0", "CUDA1"}, f"{need}")
@@ -299,10 +298,10 @@ models:
         checks.check(need["second"]["CUDA1"] == need["first"]["CUDA0"] > 450 << 20, f"{need}")
         serve.chat("second", "x", 1)
         cards.shows((24576, 24000, {}), (24576, 21000, {serve.children()["second"]: 3000}))
-        checks.check(serve.wait_for(lambda: of(serve, "second").get("peak_bytes", {}).get("CUDA1") == 3000 << 20, 10), "seen")
+        checks.check(serve.wait_for(lambda: of(serve, "second").get("peak_bytes", {}).get("CUDA1") == 3000 << 20), "seen")
         cards.shows((24576, 24000, {}), (24576, 24000, {}))
         serve.ask("/api/models/unload/second", {})
-        serve.wait_for(lambda: not serve.states(), 15)
+        checks.check(serve.wait_for(lambda: not serve.states()), f"{serve.states()}")
         for model, expected in (("second", {"CUDA1": 3000 << 20}), ("first", need["first"])):
             serve.chat(model, "x", 1)
             got = {name: bytes for name, bytes in of(serve, model)["need_bytes"].items() if name != "host"}

@@ -38,7 +38,7 @@ def price_bytes(ctx):
     """Of the device, as it is typed."""
     command = [harness.BIN, "exec", "--no-wait", "--dry-run", "--json", "--device", "Vulkan0=64G", "--", str(SERVER),
                *words(ctx).split()]
-    plan = json.loads(subprocess.run(command, capture_output=True, timeout=60).stdout)["plan"]
+    plan = json.loads(subprocess.run(command, capture_output=True, timeout=300).stdout)["plan"]
     return sum(line["planned_bytes"] for pool in plan["pools"] if pool["name"] == "Vulkan0" for line in pool["lines"])
 
 

@@ -16,8 +16,9 @@ from cards import GIB, Cards, of, pool, refusal, takes
 
 checks = harness.Checks()
 MIB = 1 << 20
-GUARD = "oom_guard: {reserve: 1G, grace: 2s}"
-GRACE_S = 2
+GRACE_S = 5  # long enough for this test to look at what is over before anybody goes
+GUARD = f"oom_guard: {{reserve: 1G, grace: {GRACE_S}s}}"
+STALL_PERCENT = 15  # src/router/watchdog.h
 LOOK_S = 5  # at rest; 1 while something moves
 
 
@@ -25,12 +26,12 @@ def shed(serve):
     return [one for one in serve.happened("decision") if one["decision"] == "shed"]
 
 
-def settled(serve, name, seconds=12, **expected):
+def settled(serve, name, **expected):
     """Whether a pool comes to say so: ceiling=15 * GIB."""
     def says():
         one = pool(serve, name)
         return all(one.get(key) == value for key, value in expected.items())
-    return checks.check(serve.wait_for(says, seconds), f"{name} {expected}: {pool(serve, name)}")
+    return checks.check(serve.wait_for(says), f"{name} {expected}: {pool(serve, name)}")
 
 
 def two(cards, serve, more=()):
@@ -55,16 +56,16 @@ def try_game(cards):
         cards.shows((24576, 24000 - 16384 - 7168, users))
         settled(serve, "CUDA0", foreign_bytes=(576 + 7168) * MIB, floor_bytes=576 * MIB, excess_bytes=7 * GIB,
                 ceiling_bytes=14 * GIB, limit_bytes=22 * GIB)
-        checks.check(serve.wait_for(lambda: set(serve.states()) == {"b"}, 20) or serve.states().get("a") == "stopping",
+        checks.check(serve.wait_for(lambda: set(serve.states()) == {"b"}) or serve.states().get("a") == "stopping",
                      f"the largest goes: {serve.states()}")
         took = time.monotonic() - begun
-        checks.check(GRACE_S - 0.2 < took < GRACE_S + LOOK_S + 13, f"after the grace: {took:.1f} s")
+        checks.check(GRACE_S - 0.2 < took < GRACE_S + LOOK_S + 30, f"after the grace: {took:.1f} s")
         one = shed(serve)
         checks.check(len(one) == 1 and one[0]["victims"] == ["a"] and one[0]["pool"] == "CUDA0", f"{one}")
         checks.check(one[0]["over_bytes"] == 2 * GIB and one[0]["reason"] == "memory is needed by others", f"{one}")
         checks.check("a: stopping: memory is needed by others (CUDA0)" in serve.log(), serve.log()[-800:])
         cards.shows((24576, 24000 - 6144 - 7168, {k: v for k, v in users.items() if v == 6144}))
-        serve.wait_for(lambda: set(serve.states()) == {"b"}, 15)
+        checks.check(serve.wait_for(lambda: set(serve.states()) == {"b"}), f"it has gone: {serve.states()}")
         status, error = refusal(serve, "c")  # 15 of the 14 that the game leaves
         checks.check(status == 503 and error.get("code") == "insufficient_vram" and error.get("have_bytes") == 14 * GIB, f"{status} {error}")
         checks.check(set(serve.states()) == {"b"}, f"nobody goes for it: {serve.states()}")
@@ -82,27 +83,28 @@ def try_game(cards):
 
 
 def try_blip(cards):
-    """A second of a film, with a grace of five: nobody goes. What is busy, or persistent, does not go at all."""
+    """A moment of a film, with a grace of eight seconds: nobody goes. What is busy, or persistent, does not go at all."""
     cards.shows((24576, 24000, {}))
-    models = {"a": takes("--token-ms 100", CUDA0="10G"), "b": takes("", CUDA0="6G")}
+    models = {"a": takes("", CUDA0="10G"), "b": takes("", CUDA0="6G")}
     models["b"] = (models["b"][0], models["b"][1] + ", persistent: true")
-    with cards.serve(models, more="oom_guard: {reserve: 1G, grace: 5s}") as serve:
+    with cards.serve(models, more="oom_guard: {reserve: 1G, grace: 8s}") as serve:
         users = two(cards, serve)
         for _ in range(2):
             cards.shows((24576, 24000 - 16384 - 7168, users))
             settled(serve, "CUDA0", watchdog="pressed")
-            time.sleep(1)
+            time.sleep(0.5)
             cards.shows((24576, 24000 - 16384, users))
             settled(serve, "CUDA0", watchdog="quiet")
         checks.check(set(serve.states()) == {"a", "b"} and not shed(serve), f"{serve.states()} {shed(serve)}")
-        asked = stubs.Asked(serve, "a", "x", n=110)  # eleven seconds
-        serve.wait_for(lambda: next(one for one in serve.ask("/running")["running"] if one["model"] == "a")["running"] == 1)
+        asked = stubs.Asked(serve, "a", "x", hold=True)
+        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "a")["running"] == 1), "a is busy")
         cards.shows((24576, 24000 - 16384 - 7168, users))
-        checks.check(serve.wait_for(lambda: shed(serve), 15), "it is said that nobody may go")
+        checks.check(serve.wait_for(lambda: shed(serve)), "it is said that nobody may go")
         checks.check(shed(serve)[0]["victims"] == [] and set(serve.states()) == {"a", "b"}, f"{shed(serve)} {serve.states()}")
+        stubs.go(serve, "a")
         asked.join()
         checks.check(asked.status == 200, f"what runs is answered: {asked}")
-        checks.check(serve.wait_for(lambda: set(serve.states()) == {"b"}, 20), f"idle, it goes: {serve.states()}")
+        checks.check(serve.wait_for(lambda: set(serve.states()) == {"b"}), f"idle, it goes: {serve.states()}")
         checks.check([one["victims"] for one in shed(serve)] == [[], ["a"]], f"{shed(serve)}")
 
 
@@ -110,12 +112,12 @@ def try_lost(cards):
     """User case 44: the driver stops answering in the middle of a game. Nobody is ended for what nobody knows; what was
     learned of the desktop holds when it answers again."""
     cards.shows((24576, 24000, {}))
-    with cards.serve({"a": takes(CUDA0="10G"), "b": takes(CUDA0="6G")}, more="oom_guard: {reserve: 1G, grace: 3s}") as serve:
+    with cards.serve({"a": takes(CUDA0="10G"), "b": takes(CUDA0="6G")}, more="oom_guard: {reserve: 1G, grace: 6s}") as serve:
         users = two(cards, serve)
         cards.shows((24576, 24000 - 16384 - 7168, users, "memory 3"))
         settled(serve, "CUDA0", trusted=False, ceiling_bytes=None, excess_bytes=None, watchdog="off")
         checks.check(pool(serve, "CUDA0")["ceiling_reason"] == "there is no reading", f"{pool(serve, 'CUDA0')}")
-        time.sleep(4)
+        time.sleep(7)
         checks.check(set(serve.states()) == {"a", "b"}, f"{serve.states()}")
         cards.shows((24576, 24000 - 16384 - 7168, users))
         settled(serve, "CUDA0", trusted=True, ceiling_bytes=14 * GIB, floor_bytes=576 * MIB)
@@ -127,20 +129,23 @@ def try_lost(cards):
 def try_unseen(cards):
     """A driver that does not say who has memory: what more is used when a model is ready is its own, if it came alone."""
     cards.shows((24576, 24000, {}, "users 3"))
-    slow = "--load-seconds 2"
-    models = {"a": takes(slow, CUDA0="10G"), "b": takes(slow, CUDA0="6G"), "c": takes(slow, CUDA0="2G")}
+    loaded = {name: cards.folder / f"loaded-{name}" for name in "abc"}
+    models = {name: takes(f"--until {loaded[name]}", CUDA0=size) for name, size in (("a", "10G"), ("b", "6G"), ("c", "2G"))}
     with cards.serve(models, more=GUARD) as serve:
         settled(serve, "CUDA0", trusted=True, foreign_bytes=576 * MIB)
         with concurrent.futures.ThreadPoolExecutor() as pool_of:
             asked = pool_of.submit(serve.chat, "a", "x", 1)
-            serve.wait_for(lambda: serve.states().get("a") == "starting")
+            checks.check(serve.wait_for(lambda: serve.states().get("a") == "starting"), f"{serve.states()}")
             cards.shows((24576, 24000 - 9000, {}, "users 3"))
+            loaded["a"].touch()
             asked.result()
-            checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 9000 * MIB, 10), f"{of(serve, 'a')}")
+            checks.check(serve.wait_for(lambda: of(serve, "a")["measured_bytes"].get("CUDA0") == 9000 * MIB), f"{of(serve, 'a')}")
             settled(serve, "CUDA0", trusted=True, foreign_bytes=576 * MIB, ceiling_bytes=22 * GIB)
             both = [pool_of.submit(serve.chat, name, "x", 1) for name in "bc"]
-            serve.wait_for(lambda: [serve.states().get(name) for name in "bc"] == ["starting"] * 2)
+            checks.check(serve.wait_for(lambda: [serve.states().get(name) for name in "bc"] == ["starting"] * 2), f"{serve.states()}")
             cards.shows((24576, 24000 - 17000, {}, "users 3"))
+            for name in "bc":
+                loaded[name].touch()
             for one in both:
                 one.result()
         settled(serve, "CUDA0", trusted=False, ceiling_bytes=None)
@@ -151,10 +156,10 @@ def try_unseen(cards):
         for name in "bc":
             serve.ask(f"/api/models/unload/{name}", {})
         cards.shows((24576, 24000 - 9000, {}, "users 3"))
-        serve.wait_for(lambda: set(serve.states()) == {"a"}, 20)
+        checks.check(serve.wait_for(lambda: set(serve.states()) == {"a"}), f"{serve.states()}")
         settled(serve, "CUDA0", trusted=True, foreign_bytes=576 * MIB)
         cards.shows((24576, 24000 - 9000 - 14500, {}, "users 3"))  # 22 - 14.2 - 1 GiB are left for 8.8
-        checks.check(serve.wait_for(lambda: "a" not in serve.states() or serve.states()["a"] == "stopping", 20), f"{serve.states()}")
+        checks.check(serve.wait_for(lambda: "a" not in serve.states() or serve.states()["a"] == "stopping"), f"{serve.states()}")
         checks.check([one["victims"] for one in shed(serve)] == [["a"]], f"{shed(serve)}")
 
 
@@ -188,7 +193,7 @@ def try_host(_):
             serve.chat("b", "x", 1)
             points = [int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (serve.pid, *serve.children().values())]
             checks.check(points[1:] == [min(points[0] + 500, 1000)] * 2, f"case 39: the kernel ends servers first: {points}")
-            serve.wait_for(lambda: pool(serve, "host").get("watchdog") == "quiet", 10)
+            checks.check(serve.wait_for(lambda: pool(serve, "host").get("watchdog") == "quiet"), f"{pool(serve, 'host')}")
             time.sleep(LOOK_S + 1)
             checks.check(set(serve.states()) == {"a", "b"}, f"{serve.states()}")
             hog = subprocess.Popen([sys.executable, "-c", HOG, procs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -197,9 +202,10 @@ def try_host(_):
             begun = time.monotonic()
             take(hog, left - 60)
             taken = time.monotonic()  # a busy machine takes its time for that
-            gone = serve.wait_for(lambda: "a" not in serve.states(), 40)
+            gone = serve.wait_for(lambda: "a" not in serve.states())
             took = time.monotonic() - begun
-            checks.check(gone and took > 2.8 and time.monotonic() - taken < 3 + LOOK_S + 12, f"after the grace: {took:.1f} s {serve.states()} {pool(serve, 'host')}")
+            in_time = took > 2.8 or shed(serve)[0]["stall_percent"] >= STALL_PERCENT  # who stands still has waited already
+            checks.check(gone and in_time and time.monotonic() - taken < 3 + LOOK_S + 30, f"after the grace: {took:.1f} s {serve.states()} {pool(serve, 'host')}")
             checks.check(serve.states().get("b") == "ready", f"the small one is not needed: {serve.states()}")
             checks.check([(one["pool"], one["victims"]) for one in shed(serve)] == [("host", ["a"])], f"{shed(serve)}")
             checks.check(box.oom_kills() == 0, "the kernel had to end nobody")
@@ -209,7 +215,7 @@ def try_host(_):
             checks.check(serve.states().get("b") == "ready", f"nor does b go for that: {serve.states()}")
             hog.kill()
             hog.wait()
-            serve.wait_for(lambda: pool(serve, "host")["free_bytes"] > 400 * MIB, 15)
+            checks.check(serve.wait_for(lambda: pool(serve, "host")["free_bytes"] > 400 * MIB), f"{pool(serve, 'host')}")
             serve.chat("a", "x", 1)
             checks.check(set(serve.states()) == {"a", "b"}, f"it is back: {serve.states()}")
     finally:

@@ -25,7 +25,7 @@ EVIL = "\x1b[31m\x1b]0;title\x07\u202eburthen: error: \u2028"
 
 
 def raw(serve, data):
-    with socket.create_connection((serve.host, serve.port), timeout=10) as connection:
+    with socket.create_connection((serve.host, serve.port), timeout=60) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -51,7 +51,7 @@ def check_levels():
             checks.check((word in log) == there, f"{args} {env}: {word}: {log}")
     with stubs.start(one_model(), "--log-level", "warn") as serve:
         raw(serve, b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
-        checks.check(serve.wait_for(lambda: "burthen: warning: 127.0.0.1 GET / 403 " in serve.log(), 5), f"a refusal is a warning: {serve.log()}")
+        checks.check(serve.wait_for(lambda: "burthen: warning: 127.0.0.1 GET / 403 " in serve.log()), f"a refusal is a warning: {serve.log()}")
         said = serve.request("/logs")[1].decode()
         checks.check("warning: 127.0.0.1 GET / 403" in said and "listening on" in said, f"/logs has all: {said}")
 
@@ -60,13 +60,13 @@ def check_json():
     """An object a line, with what it says in members; nothing of queries, keys and prompts."""
     with stubs.start(one_model(api_keys=["the-key"], log_children=True), "--log-json") as serve:
         headers = {"Authorization": "Bearer the-key", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         connection.request("POST", "/v1/chat/completions?secret=in-query", json.dumps(stubs.body("a", "the-prompt", n=3)), headers)
         checks.check(connection.getresponse().read(), "an answer")
         connection.request("GET", "/v1/models", headers={"Authorization": "Bearer a-wrong-key"})
         checks.check(connection.getresponse().read(), "a refusal")
         connection.close()
-        checks.check(serve.wait_for(lambda: '"status":401' in serve.log(), 5), "the refusal is logged")
+        checks.check(serve.wait_for(lambda: '"status":401' in serve.log()), "the refusal is logged")
         log = serve.log()
     found = log_lines.objects(checks, log, "requests")
     for secret in ("the-key", "a-wrong-key", "in-query", "the-prompt"):
@@ -89,16 +89,16 @@ def check_file():
             serve.chat("a", "Hello", 1)
             log.rename(log.with_suffix(".1"))
             os.kill(serve.pid, signal.SIGHUP)
-            checks.check(serve.wait_for(log.exists, 5), "it is opened anew")
+            checks.check(serve.wait_for(log.exists), "it is opened anew")
             serve.request("/v1/models")
-            checks.check(serve.wait_for(lambda: "GET /v1/models 200" in log.read_text(), 5), log.read_text())
+            checks.check(serve.wait_for(lambda: "GET /v1/models 200" in log.read_text()), log.read_text())
             checks.check("POST /v1/chat" in log.with_suffix(".1").read_text() and "POST" not in log.read_text(), "each has its lines")
             checks.check(serve.log() == "", f"nothing on standard error: {serve.log()}")
             # it cannot be opened: said in the old one, and nothing ends
             log.rename(log.with_suffix(".2"))
             log.mkdir()
             os.kill(serve.pid, signal.SIGHUP)
-            checks.check(serve.wait_for(lambda: "cannot open the log file" in log.with_suffix(".2").read_text(), 5), "why not")
+            checks.check(serve.wait_for(lambda: "cannot open the log file" in log.with_suffix(".2").read_text()), "why not")
             checks.check(serve.request("/health")[0] == 200, "it lives")
         dated = log.with_suffix(".1").read_text().splitlines()
         checks.check(all(line[:4].isdigit() and line[23] == "Z" and f" {serve.pid} " in line for line in dated), f"{dated[:3]}")
@@ -122,7 +122,7 @@ def check_full_later():
                 checks.check(serve.request("/v1/models")[0] == 200, "served with a full disk")
             resource.prlimit(serve.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             serve.request("/v1/models")
-            checks.check(serve.wait_for(lambda: "of the log lost" in log.read_text(), 5), log.read_text())
+            checks.check(serve.wait_for(lambda: "of the log lost" in log.read_text()), log.read_text())
             checks.check(log.read_text().endswith("\n"), "whole lines")
 
 
@@ -130,7 +130,7 @@ def check_bound():
     """Who is refused again and again does not fill a disk: a bounded number of lines a second, and how many were left out."""
     with stubs.start(one_model(api_keys=["k"])) as serve:
         begin = time.monotonic()
-        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
         for n in range(400):
             connection.request("GET", "/v1/models" if n % 2 else "/x" + "y" * 3000)
             connection.getresponse().read()
@@ -141,10 +141,11 @@ def check_bound():
             log = serve.log().splitlines()
             return len([1 for line in log if " 401 " in line]), sum(int(line.split()[2]) for line in log if "more requests were refused" in line)
 
-        serve.wait_for(lambda: sum(counted()) == 400, 10)  # the last count comes when its second is over
+        serve.wait_for(lambda: sum(counted()) == 400)  # the last count comes when its second is over
         log = serve.log()
         n_lines, left = counted()
-    checks.check(n_lines <= 20 * (int(seconds) + 2) and left > 0, f"{n_lines} lines in {seconds:.1f} s")
+    slow = seconds > 15  # on a machine that does not come to 20 a second there is nothing to leave out
+    checks.check(n_lines <= 20 * (int(seconds) + 2) and (left > 0 or slow), f"{n_lines} lines in {seconds:.1f} s")
     checks.check(n_lines + left == 400, f"{n_lines} lines and {left} left out are not all")
     checks.check(max(len(line) for line in log.splitlines()) < 400, "and short ones")
 
@@ -188,12 +189,12 @@ def check_journal():
                 with subprocess.Popen([harness.BIN, "serve", config, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=journal,
                                       env=harness.environment() | {"JOURNAL_STREAM": stream}) as process:
                     port = int(process.stdout.readline().rpartition(b":")[2])
-                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                     connection.request("GET", "/v1/models")
                     connection.getresponse().read()
                     connection.close()
                     process.terminate()
-                    process.wait(20)
+                    process.wait(60)
             journal.seek(0)
             lines = journal.read().decode().splitlines()
             checks.check(any(line.startswith("<6>burthen: listening on") for line in lines) == prefixed, f"{stream}: {lines}")
@@ -210,7 +211,7 @@ def check_address():
             with subprocess.Popen([harness.BIN, "serve", config, "--listen", "127.0.0.1:0", *args], stdout=slave, stderr=slave, stdin=slave,
                                   env=harness.environment()) as process:
                 os.close(slave)
-                said, end = b"", time.monotonic() + 10
+                said, end = b"", time.monotonic() + 60
                 while b"http://" not in said and time.monotonic() < end:
                     said += os.read(master, 4096)
                 time.sleep(0.3)
@@ -220,7 +221,7 @@ def check_address():
                         said += piece
                 except OSError:
                     pass
-                process.wait(20)
+                process.wait(60)
             os.close(master)
             checks.check(said.count(b"http://") == wanted, f"{args}: {said}")
 

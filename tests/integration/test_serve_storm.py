@@ -8,6 +8,7 @@ server died in the middle; each is one row; the sum of memory is within the budg
 import collections
 import http.client
 import json
+import math
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ STORM_S = float(os.environ.get("BT_STUB_STORM_S", "12"))
 SEED = int(os.environ.get("BT_STUB_STORM_SEED", "1"))
 FOR_MODELS = 200 * harness.MIB
 N_CLIENTS = 12
+LEAST = 20  # answers; a machine that needs long for a start comes to them when the storm is over
 
 
 def models(version):
@@ -43,6 +45,7 @@ class Storm:
     def __init__(self, serve):
         self.serve, self.over = serve, threading.Event()
         self.lock, self.outcomes, self.odd = threading.Lock(), collections.Counter(), []
+        self.kills = []  # (model, when)
         self.threads = [threading.Thread(target=self.client, args=(SEED * 1000 + i,)) for i in range(N_CLIENTS)]
         for thread in self.threads:
             thread.start()
@@ -70,15 +73,17 @@ class Storm:
             leaver.leave()
             self.note("left")
             return
+        begun = time.monotonic()
         try:
-            connection, response = self.serve.open("/v1/chat/completions", body, timeout_s=40)
+            connection, response = self.serve.open("/v1/chat/completions", body, timeout_s=120)
         except (ConnectionError, http.client.HTTPException) as why:
             self.note("unanswered", f"{body}: {why!r}")
             return
         try:
             data = response.read()
         except (ConnectionError, http.client.HTTPException):
-            fine = response.status == 200 and body["model"] in ("dies", "cuts") or self.killed_lately()
+            killed = any(model == body["model"] and when > begun for model, when in self.kills)
+            fine = response.status == 200 and (killed or body["model"] in ("dies", "cuts"))
             self.note("broken", None if fine else f"broken off: {body}")
             return
         finally:
@@ -91,25 +96,21 @@ class Storm:
             self.note("answered", None if whole else f"not whole: {body}: {data[-100:]}")
             return
         code = stubs.error_of(data).get("code")
+        if response.status == 500:  # the router's own: what it was stands in the test's output
+            print(f"{body}: {data[:300]}")
         self.note(f"{response.status} {code}", None if code else f"no JSON: {body}: {response.status}: {data[:200]}")
 
-    killed_at = 0.0
-
-    def killed_lately(self):
-        return time.monotonic() - self.killed_at < 2
-
     def kill_one(self, chance):
-        children = serve_children(self.serve)
+        children = self.serve.children()
         if children:
-            self.killed_at = time.monotonic()
+            model = chance.choice(sorted(children))
+            kill = [model, math.inf]  # before it is: a client may see it sooner than we go on
+            self.kills.append(kill)
             try:
-                os.kill(chance.choice(children), signal.SIGKILL)
+                os.kill(children[model], signal.SIGKILL)
             except OSError:
                 pass
-
-
-def serve_children(serve):
-    return list(serve.children().values())
+            kill[1] = time.monotonic()
 
 
 def run(serve):
@@ -120,13 +121,14 @@ def run(serve):
         deed = chance.random()
         if deed < 0.4:
             version += 1
-            serve.config.write_text(config(version))
+            serve.rewrite(config(version))
             serve.process.send_signal(signal.SIGHUP)
         elif deed < 0.7:
             storm.kill_one(chance)
         elif deed < 0.85:
             serve.request("/unload")
         serve.request("/metrics")
+    harness.wait_for(lambda: storm.outcomes["answered"] > LEAST, 600)
     storm.over.set()
     for thread in storm.threads:
         thread.join()
@@ -145,22 +147,24 @@ def main():
         storm = run(serve)
         print(dict(storm.outcomes))
         checks.check(not storm.odd, f"{len(storm.odd)}: {storm.odd[:4]}")
-        checks.check(storm.outcomes["answered"] > 20, f"many are answered: {storm.outcomes}")
-        idle = serve.wait_for(lambda: not any(one["running"] or one["waiting"] for one in serve.ask("/running")["running"]), 8)
+        checks.check(storm.outcomes["answered"] > LEAST, f"many are answered: {storm.outcomes}")
+        idle = serve.wait_for(lambda: not any(one["running"] or one["waiting"] for one in serve.ask("/running")["running"]))
         checks.check(idle, f"nothing is left running or waiting: {serve.ask('/running')}")
         asked = sum(storm.outcomes.values())
-        serve.wait_for(lambda: row_count(serve)[0] in (asked, 1000), 3)
+        serve.wait_for(lambda: row_count(serve)[0] in (asked, 1000))
         n_rows, outcomes = row_count(serve)
         checks.check(n_rows in (asked, 1000), f"{asked} asked, {n_rows} rows: {outcomes}")
-        time.sleep(1.1)  # the pause of one whose start was killed
-        for name in ("plain", "big", "slow", "turns"):
-            asked = stubs.Asked(serve, name).wait()
-            checks.check(asked.status == 200, f"{name} answers afterwards: {asked}")
+        for name in ("plain", "big", "slow", "turns"):  # one that was killed has a pause
+            answers = serve.wait_for(lambda one=name: stubs.Asked(serve, one).wait().status == 200, 30)
+            checks.check(answers, f"{name} answers afterwards: {stubs.row_of(serve, name)}")
         own = cgroup_box.status_bytes(serve.pid, "VmRSS")[0]
         print(f"router {own >> 20} MiB, peak of all {serve.peak_tree_bytes >> 20} MiB")
         checks.check(own > stubs.OWN_BYTES or serve.peak_tree_bytes <= FOR_MODELS + stubs.OWN_BYTES, f"{serve.peak_tree_bytes >> 20} MiB: {serve.peak_of}")
-        fds = len(os.listdir(f"/proc/{serve.pid}/fd"))
-        checks.check(fds < 60, f"{fds} descriptors are open")
+
+        def fds():
+            return len(os.listdir(f"/proc/{serve.pid}/fd"))
+
+        checks.check(serve.wait_for(lambda: fds() < 60, 20), f"{fds()} descriptors are open")
         mark = serve.mark()
         status, log = serve.stop()
         checks.check(status == 0 and "no end: looked at again" not in log, f"{status}: {log[-500:]}")

@@ -2,7 +2,6 @@
 """Whose turn it is: models that are always asked for and lone requests, holds, priorities, groups, limits of queues and of
 concurrency, with stub servers in a budget that holds one of them."""
 
-import signal
 import threading
 import time
 
@@ -19,7 +18,6 @@ class Stream:
 
     def __init__(self, serve, name, n):
         self.serve, self.name, self.n, self.ends, self.bad = serve, name, n, [], []
-        self.longest_s = 0
         self.over = threading.Event()
         self.threads = [threading.Thread(target=self.go) for _ in range(2)]
         for thread in self.threads:
@@ -28,7 +26,6 @@ class Stream:
     def go(self):
         while not self.over.is_set():
             asked = stubs.Asked(self.serve, self.name, n=self.n).wait()
-            self.longest_s = max(self.longest_s, asked.seconds)
             self.ends.append(asked.ended_at)
             if asked.status != 200:
                 self.bad.append(str(asked))
@@ -45,16 +42,20 @@ def check_lone_request():
     with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="2s", hold="1s")) as serve:
         serve.chat("a", "Hello", 1)
         stream = Stream(serve, "a", 20)
-        time.sleep(1.2)
-        asked = stubs.Asked(serve, "b").wait()
-        checks.check(asked.status == 200 and asked.seconds < 2 + 0.4 + 3, f"b is served: {asked}")
-        checks.check(asked.seconds > 1.8, f"and not before its patience is over: {asked}")
-        n_before = len(stream.ends)
-        checks.check(serve.wait_for(lambda: len(stream.ends) > n_before + 2, 8), "then a is again")
+
+        def drains():
+            return [one["decision"] for one in serve.happened("decision")].count("drain")
+
+        for _ in range(5):  # where this test did not run for a second, a was idle for its hold: that is no turn
+            asked = stubs.Asked(serve, "b").wait()
+            checks.check(asked.status == 200 and asked.seconds < 30, f"b is served: {asked}")
+            n_before = len(stream.ends)
+            checks.check(serve.wait_for(lambda n=n_before: len(stream.ends) > n + 2), "then a is again")
+            if drains():
+                break
         stream.stop()
         checks.check(not stream.bad, f"all of a's requests are answered: {stream.bad[:2]}")
-        told = [data["decision"] for kind, data in stubs.events_of(serve) if kind == "decision"]
-        checks.check("drain" in told, f"a was drained: {told}")
+        checks.check(drains() > 0 and asked.seconds > 1.8, f"a was drained for b, and not before its patience was over: {asked}")
 
 
 def check_round():
@@ -62,24 +63,31 @@ def check_round():
     models = {name: stubs.model("--token-ms 10", host=SIZE) for name in "abc"}
     with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="500ms", hold="300ms")) as serve:
         streams = [Stream(serve, name, 10) for name in "abc"]
-        time.sleep(9)
+
+        def turns():
+            return "".join(one["model"] for one in serve.happened("decision") if one["decision"] == "admit")
+
+        checks.check(serve.wait_for(lambda: len(turns()) > 9, 600), f"they take turns: {turns()}")
+        told = turns()
         for stream in streams:
             stream.stop()
-            checks.check(not stream.bad and len(stream.ends) >= 4, f"{stream.name}: {len(stream.ends)} answers, {stream.bad[:2]}")
-            checks.check(stream.longest_s < 6, f"{stream.name} waits for the others' turns at most: {stream.longest_s:.1f} s")
+            checks.check(not stream.bad and stream.ends, f"{stream.name}: {len(stream.ends)} answers, {stream.bad[:2]}")
+        least = [min(told[i : i + 5].count(name) for i in range(len(told) - 4)) for name in "abc"]
+        checks.check(min(least) > 0, f"nobody waits for more than four turns of others: {told}")
 
 
 def check_hold():
     """One that has just become idle stays for its hold; who has waited for its patience does not care."""
     models = {"a": stubs.model(host=SIZE), "b": stubs.model(host=SIZE)}
-    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="30s", hold="2s")) as serve:
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="60s", hold="2s")) as serve:
+        serve.chat("a", "Hello", 1)
+        begun = time.monotonic()  # before the hold begins
         serve.chat("a", "Hello", 1)
         asked = stubs.Asked(serve, "b").wait()
-        checks.check(asked.status == 200 and 1.8 < asked.seconds < 5, f"after a's hold: {asked}")
-        serve.config.write_text(stubs.config(models, for_models=FOR_MODELS, patience="1s", hold="20s"))
-        serve.process.send_signal(signal.SIGHUP)
+        checks.check(asked.status == 200 and 2 < asked.ended_at - begun < 30, f"after a's hold: {asked}")
+        checks.check(serve.reload(stubs.config(models, for_models=FOR_MODELS, patience="1s", hold="60s")), "another configuration")
         asked = stubs.Asked(serve, "a").wait()
-        checks.check(asked.status == 200 and 0.8 < asked.seconds < 4, f"after its own patience: {asked}")
+        checks.check(asked.status == 200 and 0.9 < asked.seconds < 30, f"after its own patience: {asked}")
 
 
 def check_persistent():
@@ -95,52 +103,60 @@ def check_persistent():
 
 def check_priority():
     """Of two that wait for a busy third, the one with the higher priority is first, though it came later."""
-    models = {"a": stubs.model("--token-ms 50", host=SIZE), "low": stubs.model("--prompt-ms 300", host=SIZE),
-              "high": stubs.model("--prompt-ms 300", host=SIZE, priority=5)}
-    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="30s")) as serve:
+    models = {"a": stubs.model(host=SIZE), "low": stubs.model(host=SIZE), "high": stubs.model(host=SIZE, priority=5)}
+    with stubs.start(stubs.config(models, for_models=FOR_MODELS, patience="60s")) as serve:
         serve.chat("a", "Hello", 1)
-        busy = stubs.Asked(serve, "a", n=20)
-        time.sleep(0.2)
-        low = stubs.Asked(serve, "low")
-        time.sleep(0.2)
-        high = stubs.Asked(serve, "high")
-        checks.check(all(one.wait().status == 200 for one in (busy, low, high)), f"{busy}, {low}, {high}")
-        checks.check(busy.ended_at < high.ended_at < low.ended_at, f"order: {busy.ended_at}, {high.ended_at}, {low.ended_at}")
+        busy = stubs.Asked(serve, "a", hold=True)
+        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "a")["running"] == 1), "the third is busy")
+        asked = {}
+        for name in ("low", "high"):
+            asked[name] = stubs.Asked(serve, name)
+            checks.check(serve.wait_for(lambda one=name: stubs.waits(serve, one) == 1), f"{name} waits")
+        stubs.go(serve, "a")
+        checks.check(all(one.wait().status == 200 for one in (busy, *asked.values())), f"{busy}, {[str(one) for one in asked.values()]}")
+        order = [row["model"] for row in serve.ask("/api/metrics/activity")["rows"]]
+        checks.check(order == ["low", "high", "a", "a"], f"the last one first: {order}")
 
 
 def check_queues():
     """More than may wait: 429 for one model, 503 over all; each at once, and what waits is served."""
-    models = {"a": stubs.model("--token-ms 40", host="20M", concurrency=1), "b": stubs.model("--token-ms 40", host="20M", concurrency=1)}
+    models = {name: stubs.model(host="20M", concurrency=1) for name in "ab"}
     text = stubs.config(models, for_models=FOR_MODELS, limits={"queued_model": 2, "queued": 3})
     with stubs.start(text) as serve:
         for name in "ab":
             serve.chat(name, "Hello", 1)
-        running = [stubs.Asked(serve, name, n=40) for name in "ab"]
-        serve.wait_for(lambda: all(one["running"] for one in serve.ask("/running")["running"]), 5)
+        running = [stubs.Asked(serve, name, hold=True) for name in "ab"]
+        checks.check(serve.wait_for(lambda: all(one["running"] for one in serve.ask("/running")["running"])), "both are busy")
         waiting = [stubs.Asked(serve, "a", n=1) for _ in range(2)]
-        serve.wait_for(lambda: stubs.row_of(serve, "a")["waiting"] == 2, 5)
+        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "a")["waiting"] == 2), "two wait")
         third = stubs.Asked(serve, "a").wait()
         checks.check(third.status == 429 and third.error.get("code") == "model_queue_full", f"a's queue is full: {third}")
-        checks.check(third.seconds < 0.5 and int(third.reply.get("Retry-After", 0)) > 0, f"at once: {third.reply}")
+        checks.check(int(third.reply.get("Retry-After", 0)) > 0, f"when to come again: {third.reply}")
         waiting.append(stubs.Asked(serve, "b", n=1))
-        serve.wait_for(lambda: stubs.row_of(serve, "b")["waiting"] == 1, 5)
+        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "b")["waiting"] == 1), "and one")
         fourth = stubs.Asked(serve, "b").wait()
         checks.check(fourth.status == 503 and fourth.error.get("code") == "queue_full", f"all queues are: {fourth}")
+        checks.check(all(one.is_alive() for one in running + waiting), "each was told while all the others went on")
+        for name in "ab":
+            stubs.go(serve, name)
         checks.check(all(one.wait().status == 200 for one in running + waiting), f"{[str(one) for one in running + waiting]}")
 
 
 def check_concurrency():
     """No more requests at a time than the model's limit."""
-    models = {"a": stubs.model("--token-ms 20 -np 8", host="20M", concurrency=3)}
+    models = {"a": stubs.model("-np 8", host="20M", concurrency=3)}
     with stubs.start(stubs.config(models, for_models=FOR_MODELS)) as serve:
         serve.chat("a", "Hello", 1)
         stub = stubs.behind(serve, "a")
-        asked = [stubs.Asked(serve, "a", n=10) for _ in range(12)]
-        seen = set()
-        while any(one.is_alive() for one in asked):
+        asked = [stubs.Asked(serve, "a", hold=True) for _ in range(12)]
+        for n_left in (9, 6, 3, 0):
+            checks.check(serve.wait_for(lambda n=n_left: [stubs.row_of(serve, "a")[key] for key in ("running", "waiting")] == [3, n]),
+                         f"three run, {n_left} wait: {stubs.row_of(serve, 'a')}")
+            checks.check(serve.wait_for(lambda: stub.ask("/stub")["n_running"] == 3), "the server has three")
+            time.sleep(0.1)
             told = stub.ask("/stub")
-            seen.add(told["n_running"] + told["n_waiting"])
-        checks.check(max(seen) == 3, f"at most three at a time, and three at once: {seen}")
+            checks.check((told["n_running"], told["n_requests"]) == (3, 13 - n_left), f"and no more: {told}")
+            stub.ask("/stub/go")
         checks.check(all(one.wait().status == 200 for one in asked), f"{[str(one) for one in asked][:2]}")
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The stand-in for llama-server (stub_server.py) does what tests of the router rely on."""
 
+import concurrent.futures
 import http.client
 import json
 import os
@@ -8,9 +9,11 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
+import harness
 import llama_server
 
 STUB = pathlib.Path(__file__).resolve().parents[1] / "support" / "stub_server.py"
@@ -28,10 +31,10 @@ class Stub:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(60)
         self.process.stderr.close()
 
-    def ask(self, path, body=None, timeout=30):
+    def ask(self, path, body=None, timeout=60):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request("POST" if body is not None else "GET", path, None if body is None else json.dumps(body))
@@ -40,27 +43,18 @@ class Stub:
         finally:
             connection.close()
 
-    def wait(self, status=200):
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            try:
-                if self.ask("/health")[0] == status:
-                    return
-            except OSError:
-                pass
-            time.sleep(0.02)
-        raise AssertionError(f"no {status} from /health")
+    def says(self):
+        return json.loads(self.ask("/stub")[1])
 
-    def wait_for_stub(self, **wanted):
-        """Until what it counts is so."""
-        end = time.monotonic() + 30
-        seen = {}
-        while time.monotonic() < end:
-            seen = json.loads(self.ask("/stub")[1])
-            if wanted.items() <= seen.items():
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{seen}, not {wanted}")
+    def wait(self, status=200):
+        def answers():
+            try:
+                return self.ask("/health")[0] == status
+            except OSError:
+                return False
+
+        if not harness.wait_for(answers):
+            raise AssertionError(f"no {status} from /health")
 
     def rss_bytes(self, pid=None):
         text = pathlib.Path(f"/proc/{pid or self.process.pid}/status").read_text()
@@ -72,12 +66,30 @@ CHAT = {"messages": [{"role": "user", "content": "count"}], "max_tokens": 4}
 
 class StubServer(unittest.TestCase):
     def test_loading(self):
-        with Stub("--load-seconds", 4, "--mem", "64M") as stub:
+        with tempfile.TemporaryDirectory() as folder, Stub("--until", f"{folder}/go", "--mem", "64M") as stub:
             stub.wait(503)
             self.assertEqual(stub.ask("/v1/models")[0], 503)
+            pathlib.Path(folder, "go").touch()
             stub.wait()
             self.assertGreater(stub.rss_bytes(), 64 << 20)
             self.assertEqual(json.loads(stub.ask("/v1/models")[1])["data"][0]["id"], "model.gguf")
+        begun = time.monotonic()
+        with Stub("--load-seconds", 0.6) as stub:
+            stub.wait()
+            self.assertGreater(time.monotonic() - begun, 0.6)
+
+    def test_hold(self):
+        with Stub() as stub, concurrent.futures.ThreadPoolExecutor() as clients:
+            stub.wait()
+            first = [clients.submit(stub.ask, "/v1/chat/completions", {**CHAT, "hold": True, "stream": stream}) for stream in (True, False)]
+            self.assertTrue(harness.wait_for(lambda: stub.says()["n_running"] == 2))
+            self.assertEqual(stub.ask("/v1/chat/completions", CHAT)[0], 200)
+            self.assertFalse(any(one.done() for one in first))
+            stub.ask("/stub/go")
+            self.assertEqual([one.result()[0] for one in first], [200, 200])
+            with self.assertRaises(TimeoutError):  # those that come afterwards are held again, and seen to leave
+                stub.ask("/v1/chat/completions", {**CHAT, "hold": True}, timeout=0.3)
+            self.assertTrue(harness.wait_for(lambda: stub.says()["n_gone"] == 1))
 
     def test_answers(self):
         with Stub("--metrics", "-np", 2, "-c", 1024) as stub:
@@ -94,7 +106,7 @@ class StubServer(unittest.TestCase):
             self.assertEqual("".join(words), "one two three four")
             self.assertIn("llamacpp:tokens_predicted_total 8\n", stub.ask("/metrics")[1])
             self.assertEqual([s["n_ctx"] for s in json.loads(stub.ask("/slots")[1])], [512, 512])
-            self.assertEqual(json.loads(stub.ask("/stub")[1])["n_requests"], 2)
+            self.assertEqual(stub.says()["n_requests"], 2)
 
     def test_time_and_slots(self):
         with Stub("--token-ms", 50, "-np", 1) as stub:
@@ -104,14 +116,14 @@ class StubServer(unittest.TestCase):
             self.assertGreaterEqual(time.monotonic() - begun, 0.15)
             with self.assertRaises(TimeoutError):
                 stub.ask("/v1/chat/completions", {**CHAT, "max_tokens": 1000}, timeout=0.2)
-            stub.wait_for_stub(n_gone=1, n_running=0)
+            self.assertTrue(harness.wait_for(lambda: [stub.says()[name] for name in ("n_gone", "n_running")] == [1, 0]), stub.says())
 
     def test_bad_manners(self):
         with Stub("--abort-after", 3) as stub:
             stub.wait()
             with self.assertRaises((OSError, http.client.HTTPException)):
                 stub.ask("/v1/chat/completions", CHAT)
-            self.assertEqual(stub.process.wait(30), -signal.SIGABRT)
+            self.assertEqual(stub.process.wait(60), -signal.SIGABRT)
         with Stub("--cut-after", 2) as stub:
             stub.wait()
             with self.assertRaises(http.client.IncompleteRead):
@@ -127,33 +139,30 @@ class StubServer(unittest.TestCase):
         with Stub() as stub:
             stub.wait()
             stub.process.send_signal(signal.SIGTERM)
-            self.assertEqual(stub.process.wait(30), 0)
+            self.assertEqual(stub.process.wait(60), 0)
         with Stub("--stubborn") as stub:
             stub.wait()
             stub.process.send_signal(signal.SIGTERM)
             time.sleep(0.3)
             self.assertIsNone(stub.process.poll())
         with Stub("--die-with", "error: cudaMalloc failed: out of memory", "--die-code", 3) as stub:
-            self.assertEqual(stub.process.wait(30), 3)
+            self.assertEqual(stub.process.wait(60), 3)
             self.assertEqual(stub.process.stderr.read(), "error: cudaMalloc failed: out of memory\n")
         with Stub("--die-with", "killed", "--die-code", -9) as stub:
-            self.assertEqual(stub.process.wait(30), -9)
+            self.assertEqual(stub.process.wait(60), -9)
 
     def test_memory_that_comes_back_late(self):
-        with Stub("--mem", "32M", "--hold-after-exit", 5) as stub:
+        with Stub("--mem", "32M", "--hold-after-exit", 6) as stub:
             stub.wait()
             stub.process.send_signal(signal.SIGTERM)
-            self.assertEqual(stub.process.wait(30), 0)
+            self.assertEqual(stub.process.wait(60), 0)
             # Its copies carry the command line of the program, and no port.
             held = [p for p in os.listdir("/proc") if p.isdigit() and self.is_copy(p, stub.port)]
             self.assertEqual(len(held), 1)
             self.assertGreater(stub.rss_bytes(held[0]), 32 << 20)
             with self.assertRaises(ConnectionRefusedError):
                 stub.ask("/health")
-            end = time.monotonic() + 30
-            while pathlib.Path(f"/proc/{held[0]}/exe").exists() and time.monotonic() < end:
-                time.sleep(0.05)
-            self.assertFalse(pathlib.Path(f"/proc/{held[0]}/exe").exists())
+            self.assertTrue(harness.wait_for(lambda: not pathlib.Path(f"/proc/{held[0]}/exe").exists()))
 
     @staticmethod
     def is_copy(pid, port):

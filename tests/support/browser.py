@@ -23,7 +23,7 @@ import harness
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # WebDriver, 12.1
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Shift": "\ue008", "Space": " "}
-ANSWER_S = 60
+ANSWER_S = 120
 
 
 class Failed(AssertionError):
@@ -83,12 +83,13 @@ class Browser:
         self._folder.cleanup()
 
     def _await_driver(self):
-        for _ in range(200):
+        def answers():
             with contextlib.suppress(OSError):
-                if self._ask("GET", "/status")["ready"]:
-                    return
-            time.sleep(0.05)
-        raise Failed("chromedriver does not answer")
+                return self._ask("GET", "/status")["ready"]
+            return False
+
+        if not harness.wait_for(answers):
+            raise Failed("chromedriver does not answer")
 
     def _ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
@@ -112,8 +113,8 @@ class Browser:
     def run(self, script, *args):
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(args)})
 
-    def wait(self, what, seconds=15):
-        """What what() said last; it is asked until that is true, or the time is over."""
+    def wait(self, what, seconds=60):
+        """What what() said last; it is asked until that is true, or the time is over, which only says how long a failure takes."""
         end = time.monotonic() + seconds
         while True:
             said = what()

@@ -45,7 +45,7 @@ class Cards:
         with router.Router(config, env=self.env) as serve:
             if not serve.works:
                 raise AssertionError(f"it does not start: {serve.log()[-800:]}")
-            serve.wait_for(lambda: len(serve.ask("/api/memory")["pools"]) > 1, 10)  # its first look
+            serve.wait_for(lambda: len(serve.ask("/api/memory")["pools"]) > 1)  # its first look
             yield serve
 
 

@@ -10,17 +10,16 @@ Its processes are found by the mark that it puts into their environment, so that
 
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import threading
-import time
 
 import background
 import cgroup_box
 import client
 import harness
 
-START_S = 30
 SAMPLE_S = 0.1
 MARK = b"BURTHEN_SERVE_MARK="
 
@@ -60,7 +59,7 @@ def descendants(pid):
 
 
 class Router(background.Background, client.Client):
-    def __init__(self, config, *args, env=None, start_s=START_S, folder=None, model_args=()):
+    def __init__(self, config, *args, env=None, folder=None, model_args=()):
         """config: text of a YAML file, or a list of files and folders of models."""
         self._folder = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(folder or self._folder.name)
@@ -133,14 +132,21 @@ class Router(background.Background, client.Client):
     def states(self):
         return {one["model"]: one["state"] for one in self.ask("/running")["running"]}
 
-    def wait_for(self, what, seconds=30):
-        """Whether what() becomes true in time."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if what():
-                return True
-            time.sleep(0.05)
-        return False
+    def wait_for(self, what, seconds=60):
+        return harness.wait_for(what, seconds)
+
+    def rewrite(self, text):
+        """Another configuration in the file's place, at once: nobody reads half of it."""
+        aside = self.config.with_suffix(".new")
+        aside.write_text(text)
+        aside.replace(self.config)
+
+    def reload(self, text, said="configuration read anew"):
+        """Another configuration, and a signal to read it; whether the log says that it was."""
+        before = self.log().count(said)
+        self.rewrite(text)
+        self.process.send_signal(signal.SIGHUP)
+        return self.wait_for(lambda: self.log().count(said) > before)
 
     def chat(self, model, text, n=8, **more):
         body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": n, "temperature": 0}

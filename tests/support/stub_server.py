@@ -8,6 +8,7 @@ Options of its own:
 
     --mem SIZE             memory that is touched while it loads (64M, 1G)
     --load-seconds S       so long /health and everything else answer 503, as while a model is loaded
+    --until FILE           until that is there, too: a test says when it is loaded, or when it ends (--die-with)
     --tokens N             of an answer where the request does not say max_tokens (16)
     --token-ms MS          between two tokens (0); --prompt-ms MS: before the first (0)
     --abort-after N        abort() after N tokens of all answers together
@@ -17,6 +18,9 @@ Options of its own:
                            --die-after S (0)
     --hold-after-exit S    when it ends, a copy of it holds the memory for so long
     --stubborn             SIGTERM is ignored
+
+"hold": true in a request keeps its answer from its last token until somebody asks for /stub/go, which lets all answers go
+on whose requests have come by then: a test need not guess how long something takes. A client that leaves is seen meanwhile.
 
 Of llama-server's it knows --host, --port, --alias, -c, -np, --metrics, --api-key and -m; all others are read over. /stub
 says what it was started with and asked for. Text is "one two three ..."; a client that leaves ends its answer."""
@@ -56,6 +60,7 @@ def options(argv):
     p.add_argument("--api-key", default="")
     p.add_argument("--mem", type=size_bytes, default=0)
     p.add_argument("--load-seconds", type=float, default=0)
+    p.add_argument("--until")
     p.add_argument("--tokens", type=int, default=16)
     p.add_argument("--token-ms", type=float, default=0)
     p.add_argument("--prompt-ms", type=float, default=0)
@@ -74,6 +79,11 @@ def say(line):
     print(line, file=sys.stderr, flush=True)
 
 
+def wait_until(file):
+    while file and not os.path.exists(file):
+        time.sleep(0.02)
+
+
 class State:
     """What all requests share."""
 
@@ -83,7 +93,7 @@ class State:
         self.loaded = threading.Event()
         self.lock = threading.Lock()
         self.slots = threading.Semaphore(max(1, opt.parallel))
-        self.n_requests = self.n_running = self.n_waiting = self.n_gone = 0
+        self.n_requests = self.n_running = self.n_waiting = self.n_gone = self.n_go = 0
         self.prompt_tokens = self.output_tokens = 0
         self.output_seconds = 0.0
         self.last = {}
@@ -95,6 +105,7 @@ class State:
             for at in range(0, self.opt.mem, mmap.PAGESIZE):
                 self.memory[at] = 1
         time.sleep(max(0.0, end - time.monotonic()))
+        wait_until(self.opt.until)
         say("main: model loaded")
         self.loaded.set()
 
@@ -137,6 +148,7 @@ class Gone(Exception):
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     state = None
+    number = 0  # of its request
 
     def log_message(self, fmt, *args):
         pass
@@ -165,7 +177,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.handle_one({"/health": self.health, "/v1/health": self.health, "/metrics": self.metrics,
                          "/slots": self.slots, "/props": self.props, "/v1/models": self.models, "/models": self.models,
-                         "/stub": self.stub})
+                         "/stub": self.stub, "/stub/go": self.go})
 
     def do_HEAD(self):
         self.send_response(200)
@@ -193,13 +205,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "POST":
             with self.state.lock:
                 self.state.n_requests += 1
+                self.number = self.state.n_requests
                 self.state.last = {"path": self.path, "headers": dict(self.headers.items()), "body": body}
         key = self.state.opt.api_key
         call = paths.get(path)
         if call is None:
             self.fail(404, "File Not Found", "not_found_error")
-        elif path == "/stub":
-            self.stub(body)
+        elif path in ("/stub", "/stub/go"):
+            call(body)
         elif not self.state.loaded.is_set():
             self.fail(503, "Loading model", "unavailable_error")
         elif key and path != "/health" and self.headers.get("Authorization") != f"Bearer {key}":
@@ -239,6 +252,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                           "n_running": state.n_running, "n_waiting": state.n_waiting, "n_gone": state.n_gone,
                           "last": state.last})
 
+    def go(self, _):
+        """Answered first: what goes on may be all that kept this server from being ended."""
+        with self.state.lock:
+            n_go = self.state.n_requests
+        self.answer(200, {"n_go": n_go})
+        self.state.n_go = n_go
+
     def tokenize(self, body):
         self.answer(200, {"tokens": list(range(len(str(body.get("content", "")).split())))})
 
@@ -265,10 +285,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             self.connection.setblocking(True)
 
-    def tokens(self, n):
+    def tokens(self, n, hold):
         opt = self.state.opt
         for i in range(n):
             time.sleep((opt.token_ms if i else opt.prompt_ms) / 1000)
+            while hold and i + 1 == n and self.number > self.state.n_go:
+                time.sleep(0.02)
+                self.look_for_client()
             self.look_for_client()
             self.state.count_token()
             yield (" " if i else "") + WORDS[i % len(WORDS)]
@@ -309,7 +332,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                  "predicted_n": n, "predicted_ms": ms, "predicted_per_second": n * 1000 / ms})
 
     def whole(self, body, n, n_prompt, begun):
-        text = "".join(self.tokens(n))
+        text = "".join(self.tokens(n, body.get("hold")))
         if self.state.opt.cut_after and n >= self.state.opt.cut_after:
             raise Gone
         usage, timings = self.numbers(n, n_prompt, begun)
@@ -339,7 +362,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.chunk({**head, "choices": [{"index": 0, "finish_reason": reason, **chat}], **more})
 
         event({"role": "assistant", "content": None})
-        for i, word in enumerate(self.tokens(n)):
+        for i, word in enumerate(self.tokens(n, body.get("hold"))):
             event({"content": word})
             if i + 1 == self.state.opt.cut_after:
                 raise Gone
@@ -378,6 +401,7 @@ def main():
     opt = options(sys.argv[1:])
     if opt.die_with is not None:
         time.sleep(opt.die_after)
+        wait_until(opt.until)
         say(opt.die_with)
         if opt.die_code < 0:
             os.kill(os.getpid(), -opt.die_code)

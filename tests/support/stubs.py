@@ -37,7 +37,7 @@ def config(models, for_models=None, **top):
     limits = {"bodies": "16M"} | top.pop("limits", {})
     if for_models:
         top["ram_budget"] = for_models + OWN_BYTES
-    return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
+    return json.dumps({"start_port": 0, "hold": 0, "patience": "5s", "health_timeout": "600s", "limits": limits} | top | {"models": models}, indent=1) + "\n"
 
 
 class Router(router.Router):
@@ -85,7 +85,7 @@ def error_of(data):
 class Asked(threading.Thread):
     """One request in a thread: what became of it."""
 
-    def __init__(self, serve, name, text="Hello", n=4, path="/v1/chat/completions", timeout_s=60, headers=None, **more):
+    def __init__(self, serve, name, text="Hello", n=4, path="/v1/chat/completions", timeout_s=180, headers=None, **more):
         super().__init__(daemon=True)
         self.serve, self.path, self.body = serve, path, body(name, text, n, **more)
         self.timeout_s, self.headers = timeout_s, headers
@@ -122,7 +122,7 @@ class Leaver:
 
     def __init__(self, serve, name, n=4, **more):
         data = json.dumps(body(name, n=n, **more)).encode()
-        self.connection = http.client.HTTPConnection(serve.host, serve.port, timeout=30)
+        self.connection = http.client.HTTPConnection(serve.host, serve.port, timeout=180)
         self.connection.request("POST", "/v1/chat/completions", data, {"Content-Type": "application/json"} | serve.headers)
 
     def leave(self):
@@ -142,21 +142,19 @@ def row_of(serve, name):
     return next((one for one in serve.ask("/running")["running"] if one["model"] == name), {})
 
 
-def events_of(serve, seconds=1.0):
+def waits(serve, name):
+    """How many wait for a model; also for one that does not run."""
+    return next((one["waiting"] for one in serve.ask("/api/memory")["models"] if one["model"] == name), 0)
+
+
+def go(serve, name):
+    """The answers that wait for that ("hold": true) may end."""
+    behind(serve, name).ask("/stub/go")
+
+
+def events_of(serve):
     """(type, data) of all events that are kept."""
-    connection, response = serve.open("/api/events?after=0", timeout_s=seconds, headers=STREAM)
-    found = []
-    try:
-        for line in response:
-            name, _, text = line.decode().rstrip("\n").partition(": ")
-            if name == "data":
-                event = json.loads(text)
-                found.append((event["type"], event["data"]))
-    except (TimeoutError, OSError):
-        pass
-    finally:
-        connection.close()
-    return found
+    return [(event["type"], event["data"]) for event in serve.ask("/api/events")]
 
 
 def run_beside(checks, parts):
