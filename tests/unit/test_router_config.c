@@ -277,6 +277,33 @@ static void groups_peers_and_the_rest(void **state) {
     bt_config_close(c);
 }
 
+static void the_nearest_model(void **state) {
+    (void)state;
+    static const char text[] =
+        "models:\n  gemma-3: {model: x, aliases: [small]}\n  hidden: {model: y, unlisted: true}\n"
+        "peers: {far: {proxy: 'http://x', models: [qwen, gemma-3-it]}}\n";
+    static const struct {
+        const char *name, *said;
+        bool near;
+    } rows[] = {
+        {"gema-3", "no model is called gema-3; did you mean \"gemma-3\"? /v1/models lists all 3", true},
+        {"smal", "did you mean \"small\"?", true},
+        {"qwn", "did you mean \"far/qwen\"?", true},
+        {"far/qwn", "did you mean \"far/qwen\"?", true},
+        {"far/gemma-3", "did you mean \"far/gemma-3-it\"?", true},
+        {"hiden", "no model is called hiden; /v1/models lists all 3", false},
+        {"nobody", "no model is called nobody; /v1/models lists all 3", false},
+        {"", "no model is called ; /v1/models lists all 3", false},
+    };
+    bt_config *c = kit_parse(text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char said[BT_CONFIG_NO_MODEL_BYTES];
+        assert_int_equal(bt_config_no_model(c, rows[i].name, said, sizeof said), rows[i].near);
+        if (!strstr(said, rows[i].said)) fail_msg("\"%s\" is not in \"%s\"", rows[i].said, said);
+    }
+    bt_config_close(c);
+}
+
 static void lines_of_errors(void **state) {
     (void)state;
     kit_refused("a: 1\nlisten: x\n", "dir/c.yaml:1: a: unknown key");
@@ -421,12 +448,12 @@ static void loading(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_values),    cmocka_unit_test(defaults),
-        cmocka_unit_test(the_example),     cmocka_unit_test(every_key_of_a_model),
-        cmocka_unit_test(the_top),         cmocka_unit_test(groups_peers_and_the_rest),
-        cmocka_unit_test(lines_of_errors), cmocka_unit_test(refused_keys),
-        cmocka_unit_test(refused_models),  cmocka_unit_test(too_many),
-        cmocka_unit_test(loading),
+        cmocka_unit_test(empty_values),      cmocka_unit_test(defaults),
+        cmocka_unit_test(the_example),       cmocka_unit_test(every_key_of_a_model),
+        cmocka_unit_test(the_top),           cmocka_unit_test(groups_peers_and_the_rest),
+        cmocka_unit_test(the_nearest_model), cmocka_unit_test(lines_of_errors),
+        cmocka_unit_test(refused_keys),      cmocka_unit_test(refused_models),
+        cmocka_unit_test(too_many),          cmocka_unit_test(loading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
