@@ -313,6 +313,10 @@ static int serve(serving *s) {
     bt_config *config = NULL;
     if (open_log(s, &err) != BT_OK) return bt_cli_fail(&err);
     if (load(s, &config, &err) != BT_OK) return fail(s, &err);
+    if (bt_pools_check_named(config, s->options.root, &err) != BT_OK) {
+        bt_config_close(config);
+        return bt_cli_fail(&err);
+    }
     say_notes(s);
     warn_of_program(config);
     const bt_router_ask ask = {.config = config,
