@@ -87,7 +87,8 @@ bt_status bt_fail(bt_error *err, bt_status status, const char *code, bt_measure 
 }
 
 static const char *sys_text(int sys, char *buffer, size_t capacity) {
-    if (sys == ESPIPE) return "it is a pipe or a terminal, not a file"; /* the C library's "Illegal seek" says less */
+    if (sys == ESPIPE)
+        return "it is a pipe, a terminal or a device, not a file"; /* the C library's "Illegal seek" says less */
 #if defined(__GLIBC__)
     return strerror_r(sys, buffer, capacity); /* the GNU form: may return a string of its own */
 #else

@@ -77,21 +77,22 @@ static int make_folders(char *path) {
     return mkdir(path, S_IRWXU) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* 0 when the open folder is ours alone and can be written; else minus an errno value. */
-static int check_folder(int dir) {
+/* 0 when the open folder is ours alone and can be entered and written (modes: W_OK | X_OK) or read; else minus an errno
+ * value. */
+static int check_folder(int dir, int modes) {
     struct stat found;
     if (fstat(dir, &found) < 0) return -errno;
     if (found.st_uid != geteuid() || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) return -EPERM;
-    return faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+    return faccessat(dir, ".", modes, AT_EACCESS) < 0 ? -errno : 0;
 }
 
 /* A descriptor, or minus an errno value. */
-static int open_folder(char *path, bool create) {
+static int open_folder(char *path, bool create, int modes) {
     if (bt_fault_hit()) return -EIO;
     int rc = create ? make_folders(path) : 0;
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0) return rc < 0 ? rc : -errno;
-    rc = check_folder(dir);
+    rc = check_folder(dir, modes);
     if (rc == 0) return dir;
     (void)bt_os_close(dir);
     return rc;
@@ -116,7 +117,7 @@ bt_status bt_state_open(bool create, int *ret_dir, bt_error *err) {
     char first[BT_STATE_PATH_MAX] = "";
     int first_sys = ENOENT;
     for (uint32_t i = 0; bt_state_candidate(i, NULL, path); i++) {
-        int dir = open_folder(path, create);
+        int dir = open_folder(path, create, W_OK | X_OK);
         if (dir >= 0) {
             *ret_dir = dir;
             return BT_OK;
@@ -129,6 +130,18 @@ bt_status bt_state_open(bool create, int *ret_dir, bt_error *err) {
         if (!create && dir == -ENOENT && could_make(path)) break;
     }
     return bt_fail_sys(err, first_sys, "state_dir", "nothing can be kept in %.200s", first);
+}
+
+bt_status bt_state_look(int *ret_dir, bt_error *err) {
+    char path[BT_STATE_PATH_MAX];
+    bt_error why = {0};
+    if (bt_state_open(false, ret_dir, &why) == BT_OK) return BT_OK;
+    for (uint32_t i = 0; why.sys != ENOENT && bt_state_candidate(i, NULL, path); i++) {
+        *ret_dir = open_folder(path, false, R_OK | X_OK);
+        if (*ret_dir >= 0) return BT_OK;
+    }
+    if (err) *err = why;
+    return why.status;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */

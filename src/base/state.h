@@ -12,6 +12,9 @@
  * returns BT_OK and a descriptor to close; BT_E_IO, code "state_dir", when there is no folder that can be written and
  *         that is ours alone; the text says why the first one is not */
 BT_MUST_CHECK bt_status bt_state_open(bool create, int *ret_dir, bt_error *err);
+/* The same folder, for who only looks; where none can be written, the first that is ours alone and can be read. Errors
+ * as those of bt_state_open without create. */
+BT_MUST_CHECK bt_status bt_state_look(int *ret_dir, bt_error *err);
 /* A file of it, appended to text, whose maximum is the bound. BT_E_IO with sys ENOENT: there is none. */
 BT_MUST_CHECK bt_status bt_state_read(int dir, const char *name, bt_text *text, bt_error *err);
 /* Replace a file as a whole: readers see the old one or the new one. Mode 0600. */

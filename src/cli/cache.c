@@ -100,7 +100,7 @@ bt_status bt_cache_look(uint32_t chosen, bool clear, bt_cache *ret, bt_error *er
     *ret = (bt_cache){0};
     for (uint32_t i = 0; i < BT_CACHE_KINDS; i++)
         ret->kinds[i] = bt_cache_kind_at(i);
-    if (bt_state_open(false, &dir, &why) != BT_OK) {
+    if (bt_state_look(&dir, &why) != BT_OK) {
         if (why.sys == ENOENT) return BT_OK;
         if (err) *err = why;
         return why.status;

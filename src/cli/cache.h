@@ -31,5 +31,5 @@ uint32_t bt_cache_kind_find(const char *name);
 /* A kind without its files. */
 bt_cache_kind bt_cache_kind_at(uint32_t i);
 /* Look, and with clear remove: of the kinds whose bit (1 << index) is in kinds, what is clearable. What is counted was
- * there before. BT_E_IO, code "state_dir": the folder cannot be used; none yet is no error. */
+ * there before. BT_E_IO, code "state_dir": the folder cannot be read, or is not ours alone; none yet is no error. */
 BT_MUST_CHECK bt_status bt_cache_look(uint32_t kinds, bool clear, bt_cache *ret, bt_error *err);

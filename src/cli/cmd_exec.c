@@ -25,6 +25,7 @@
 #include "guard/judge.h"
 #include "guard/reclaim.h"
 #include "guard/said.h"
+#include "plan/offload.h"
 #include "probe/probe.h"
 #include "report/report.h"
 
@@ -235,6 +236,19 @@ static bt_status plan_budget(executing *x, bt_error *err) {
     return bt_exec_budget_apply(x->budget, &ask, &judge->rewrite, err);
 }
 
+/* A device that is named without a size must be one that is seen from here: nothing would be held to it. */
+static bt_status check_devices(executing *x, bt_error *err) {
+    const bt_wishes *wishes = &x->options->wishes;
+    bool has_read = false;
+    for (uint32_t i = 0; i < wishes->n_devices; i++) {
+        if (wishes->devices[i].budget_bytes.known) continue;
+        if (!has_read) BT_TRY(read_machine(x, err));
+        has_read = true;
+        BT_TRY(bt_offers_know(&x->machine, wishes->devices[i].name, err));
+    }
+    return BT_OK;
+}
+
 /* Of this machine: one that was written down has not seen any. */
 static void recall_runs(executing *x) {
     if (x->options->machine_file || x->options->root[0] || !bt_guard_is_llama(x->judge.command.program)) return;
@@ -263,6 +277,7 @@ static void offer_own_program(const executing *x) {
 static bt_status decide(executing *x, bt_error *err) {
     const bt_judge_input input = {.argv = x->argv, .settings = settings_of(x->options), .env = of_environment};
     bt_judge *judge = &x->judge;
+    BT_TRY(check_devices(x, err));
     BT_TRY(bt_judge_open(judge, &input, err));
     offer_own_program(x);
     if (wants_budget(x->options)) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/variables.h"
 #include "cli/verbs.h"
 
 #include <string.h>
@@ -80,6 +81,16 @@ static void put_verb(bt_json_out *out, json_t *commands, const bt_verb *verb) {
     bt_text_done(&usage);
 }
 
+static void put_variables(bt_json_out *out, json_t *root) {
+    json_t *variables = bt_json_put_array(out, root, "variables");
+    for (size_t i = 0; i < bt_variable_count; i++) {
+        json_t *one = bt_json_add_object(out, variables);
+        bt_json_put_text(out, one, "name", bt_variables[i].name);
+        bt_json_put_text(out, one, "set_by", bt_variables[i].set_by);
+        bt_json_put_text(out, one, "meaning", bt_variables[i].meaning);
+    }
+}
+
 static int print_json(const bt_verb *only) {
     bt_json_out out;
     json_t *root = bt_cli_json_begin(&out);
@@ -87,6 +98,7 @@ static int print_json(const bt_verb *only) {
     for (size_t i = 0; i < bt_verb_count; i++) {
         if (!only || only == &bt_verbs[i]) put_verb(&out, commands, &bt_verbs[i]);
     }
+    put_variables(&out, root);
     return bt_cli_json_end(&out, root);
 }
 

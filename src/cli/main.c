@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/logs.h"
 #include "cli/settings.h"
+#include "cli/variables.h"
 #include "cli/verbs.h"
 #include "report/report.h"
 
@@ -65,6 +66,11 @@ static int print_help(const bt_verb *command) {
     return code;
 }
 
+/* burthen-serve says it for itself; what a shell asks for is for it alone. */
+static bool wants_variables(bt_cli_command bit) {
+    return (bit & (BT_CLI_HELP | BT_CLI_VERSION | BT_CLI_COMPLETION | BT_CLI_SERVE)) == 0;
+}
+
 static int call(const bt_verb *command, bt_cli_options *options, bt_option_result *args) {
     options->command = command->name;
     bt_error err = {0};
@@ -73,6 +79,7 @@ static int call(const bt_verb *command, bt_cli_options *options, bt_option_resul
     if (check_arguments(command, args, &err) != BT_OK) return bt_cli_fail(&err);
     /* burthen-serve opens it anew, and for itself */
     if (command->bit != BT_CLI_SERVE && bt_cli_log_open(options, &log, &err) != BT_OK) return bt_cli_fail(&err);
+    if (wants_variables(command->bit) && !options->bench_step) bt_variables_warn();
     int code = call_of(command->bit)(options, args);
     if (bt_cli_log_close(&err) != BT_OK && code == 0) code = bt_cli_fail(&err);
     return code;

@@ -10,6 +10,7 @@
 #include "cli/planning.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "base/output.h"
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/drafting.h"
@@ -32,10 +33,8 @@
 #include "report/report.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     bool standard = strcmp(path, "-") == 0;
@@ -59,31 +58,21 @@ bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     return BT_OK;
 }
 
-/* Whether a file can be made in the folder of path. Sets errno. */
-static bool can_make(const char *path) {
-    char folder[PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* "/" too is a folder */
-    if (n >= sizeof folder) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    if (n > 0) {
-        memcpy(folder, path, n);
-        folder[n] = '\0';
-    }
-    return access(folder, W_OK | X_OK) == 0;
-}
-
+/* What is written when a run ends. A session and a plot are written aside and renamed. */
 bt_status bt_cli_check_outputs(const bt_cli_options *options, bt_error *err) {
-    const char *session = options->session_file; /* written aside and renamed: it is the folder that matters */
-    if (session && !can_make(session))
-        return bt_fail_sys(err, errno, "session_write", "cannot write the session to %s", session);
-    const char *stats = options->stats_file;
-    const char *plot = options->plot_file;
-    if (plot && !can_make(plot)) return bt_fail_sys(err, errno, "plot_file", "cannot write the plot to %s", plot);
-    bool writable = !stats || (access(stats, F_OK) == 0 ? access(stats, W_OK) == 0 : can_make(stats));
-    return writable ? BT_OK : bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", stats);
+    const struct {
+        const char *path, *code, *what;
+        bool replaces;
+    } outputs[] = {{options->session_file, "session_write", "session", true},
+                   {options->plot_file, "plot_file", "plot", true},
+                   {options->stats_file, "stats_file", "statistics", false}};
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        int rc = outputs[i].path ? bt_output_check(outputs[i].path, outputs[i].replaces) : 0;
+        if (rc != 0)
+            return bt_fail_sys(err, -rc, outputs[i].code, "cannot write the %s to %s", outputs[i].what,
+                               outputs[i].path);
+    }
+    return BT_OK;
 }
 
 /* This machine, with the devices that llama.cpp can use on it; a recorded one has those that its files tell of. */

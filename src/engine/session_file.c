@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/os.h"
+#include "base/output.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "model/sha256.h"
@@ -106,6 +107,8 @@ static bool append_ours(int fd, const bt_text *trailer) {
 bt_status bt_session_file_save(const char *path, bt_session *session, const bt_facts *facts, const bt_plan *plan,
                                const bt_saved *saved, bt_error *err) {
     char aside[PATH_MAX];
+    int rc = bt_output_check(path, true);
+    if (rc != 0) return bt_fail_sys(err, -rc, "session_write", "cannot write the session to %s", path);
     if (snprintf(aside, sizeof aside, "%s.XXXXXX", path) >= (int)sizeof aside)
         return bt_fail_sys(err, ENAMETOOLONG, "session_write", "cannot write the session to %s", path);
     bt_text trailer;
@@ -230,7 +233,10 @@ static bt_status read_fields(const char *path, reader *r, const bt_facts *facts,
 static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t *ret_n, bt_error *err) {
     struct stat status;
     if (fstat(fd, &status) != 0) return bt_fail_sys(err, errno, "session_read", "cannot read the session %s", path);
-    if (!S_ISREG(status.st_mode) || status.st_size < (off_t)FOOTER_BYTES) return malformed(path, err);
+    if (!S_ISREG(status.st_mode))
+        return bt_fail_sys(err, S_ISDIR(status.st_mode) ? EISDIR : ESPIPE, "session_read", "cannot read the session %s",
+                           path);
+    if (status.st_size < (off_t)FOOTER_BYTES) return malformed(path, err);
     uint64_t n_before = (uint64_t)status.st_size - FOOTER_BYTES;
     char footer[FOOTER_BYTES];
     if (pread(fd, footer, sizeof footer, (off_t)n_before) != (ssize_t)sizeof footer) return malformed(path, err);
@@ -259,8 +265,8 @@ static bt_status read_trailer(const char *path, int fd, char **ret_text, size_t 
 bt_status bt_session_file_load(const char *path, bt_session *session, const bt_facts *facts, const bt_plan *plan,
                                bt_saved *ret, bt_error *err) {
     bt_saved saved = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail_sys(err, errno, "session_read", "cannot read the session %s", path);
+    int fd = bt_os_open(path, false);
+    if (fd < 0) return bt_fail_sys(err, -fd, "session_read", "cannot read the session %s", path);
     size_t n = 0;
     bt_status status = read_trailer(path, fd, &saved.text, &n, err);
     (void)close(fd); /* only read */

@@ -42,13 +42,32 @@ static const bt_pool *find_pool(const bt_machine *machine, const char *name) {
     return NULL;
 }
 
-static bt_status unknown_device(const bt_machine *machine, const char *name, bt_error *err) {
+static bt_status unknown_device(const bt_machine *machine, const char *name, const char *more, bt_error *err) {
     char names[200] = "";
     size_t n = 0;
     for (uint32_t i = 1; i < machine->n_pools && n + 34 < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 1 ? ", " : "", machine->pools[i].name);
-    return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_NONE, 0, 0, "there is no device %s; there %s%s", name,
-                   names[0] ? "are: " : "is none beside the host", names);
+    return bt_fail(err, BT_E_ARG, "device_unknown", BT_MEASURE_NONE, 0, 0, "there is no device %s; there %s%s%s", name,
+                   names[0] ? "are: " : "is none beside the host", names, more);
+}
+
+/* Where NVML fails, its cards have no numbers, or only the kernel's names (probe/gpu.c). */
+static bool hides_cards(const bt_machine *machine) {
+    bool failed = false;
+    for (uint32_t i = 1; i < machine->n_pools; i++) {
+        const bt_pool *pool = &machine->pools[i];
+        bool numbered = strncmp(pool->name, "CUDA", 4) == 0 && pool->name[4] != '\0';
+        if (numbered) return false;
+        failed = failed || pool->state == BT_READING_FAILED;
+    }
+    return failed;
+}
+
+bt_status bt_offers_know(const bt_machine *machine, const char *name, bt_error *err) {
+    if (find_pool(machine, name) || (strncmp(name, "CUDA", 4) == 0 && hides_cards(machine))) return BT_OK;
+    char more[120];
+    (void)snprintf(more, sizeof more, "; one that cannot be seen from here is named with its size: %.31s=SIZE", name);
+    return unknown_device(machine, name, more, err);
 }
 
 /* A card in the processor shares the host's memory: it is taken only where it was named, or where there is no other.
@@ -74,7 +93,7 @@ bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes, bt_
     for (uint32_t i = 0; i < wishes->n_devices; i++) {
         const bt_device_wish *wish = &wishes->devices[i];
         const bt_pool *pool = find_pool(machine, wish->name);
-        if (!pool) return unknown_device(machine, wish->name, err);
+        if (!pool) return unknown_device(machine, wish->name, "", err);
         bt_known bytes = wish->budget_bytes.known ? wish->budget_bytes : wishes->gpu_mem_bytes;
         offer_fill(pool, bytes, wish->budget_bytes.known ? "--device" : "BURTHEN_GPU_MEM", &ret_offers[n++]);
     }

@@ -18,6 +18,10 @@ typedef struct bt_offer {
 BT_MUST_CHECK bt_status bt_offers_make(const bt_machine *machine, const bt_wishes *wishes,
                                        bt_offer ret_offers[BT_DEVICE_MAX], uint32_t *ret_n, bt_error *err);
 
+/* Whether a machine has a device of that name, for one that was named without a size: BT_E_ARG, code "device_unknown",
+ * names those that it has. BT_OK too for a card of CUDA's where NVML fails, and shows none by its name. */
+BT_MUST_CHECK bt_status bt_offers_know(const bt_machine *machine, const char *name, bt_error *err);
+
 /* The largest prefix of blocks that a budget holds beside a reserve (research notes, seed 1, F4). */
 uint32_t bt_offload_prefix(uint64_t budget_bytes, const uint64_t *block_bytes, uint32_t n_blocks,
                            uint64_t reserve_bytes);

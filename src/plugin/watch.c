@@ -12,6 +12,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/output.h"
 #include "base/size.h"
 #include "guard/learned.h"
 
@@ -25,6 +26,8 @@
 /* Written aside and renamed: who reads it finds a whole one. */
 static bt_status write_file(const char *path, const char *text, bt_error *err) {
     char aside[PATH_MAX];
+    int rc = bt_output_check(path, true);
+    if (rc != 0) return bt_fail_sys(err, -rc, "stats_file", "cannot write the statistics to %s", path);
     int n = snprintf(aside, sizeof aside, "%s.new", path);
     FILE *file = n > 0 && (size_t)n < sizeof aside ? fopen(aside, "we") : NULL;
     if (!file) return bt_fail_sys(err, errno, "stats_file", "cannot write the statistics to %s", path);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * bench_text.c: what was measured, as a table.
+ * bench_text.c: what was measured, as two tables: what a budget gives, then where the time of a token goes.
  *
- *            budget    planned       peak  pinned  prefill tok/s        decode tok/s ...
+ *            budget    planned       peak  pinned  prefill tok/s        decode tok/s
  *       25%  95.2 MiB   95.1 MiB   93.0 MiB    31 %          120.3  18.20 (17.90-18.40)
  *
- * Memory is in binary units, as everywhere; what is read in millions of bytes, as disks are sold. A budget that was
- * refused says why instead. Below: where the prompt was cut, and what bounds decoding. */
+ *            MB/token  read MB/s  bare MB/s  wait ms  compute ms  ratio
+ *       25%      62.1       1200       1310     10.2        44.0   0.93
+ *
+ * Side by side they are 145 columns; one below the other they fit BT_HELP_COLUMNS, with names of budgets up to 12
+ * bytes. Memory is in binary units, as everywhere; what is read in millions of bytes, as disks are sold. A budget that
+ * was refused says why instead. Below: where the prompt was cut, and what bounds decoding. */
 #include "base/size.h"
 #include "report/bench.h"
 
@@ -55,14 +59,13 @@ static int name_width(const bt_bench *bench) {
     return (int)width;
 }
 
-static void add_budget(bt_text *out, const bt_bench_row *row, int width) {
-    const char *size = row->budget_bytes == UINT64_MAX ? "none" : BT_SIZE(row->budget_bytes);
-    if (width > 0) bt_text_addf(out, "  %-*s", width, row->asked);
-    bt_text_addf(out, "  %11s", size);
+static void add_budget(bt_text *out, const bt_bench_row *row) {
+    bt_text_addf(out, "  %11s", row->budget_bytes == UINT64_MAX ? "none" : BT_SIZE(row->budget_bytes));
 }
 
 static void add_row(bt_text *out, const bt_bench_row *row, int width) {
-    add_budget(out, row, width);
+    if (width > 0) bt_text_addf(out, "  %-*s", width, row->asked);
+    add_budget(out, row);
     if (row->refusal.code[0]) {
         bt_text_add(out, "  refused: ");
         bt_text_add(out, row->refusal.message);
@@ -77,10 +80,31 @@ static void add_row(bt_text *out, const bt_bench_row *row, int width) {
         bt_text_addf(out, "  %6s", "-");
     add_number(out, 13, 1, bt_bench_spread_of(row, BT_BENCH_PREFILL), 1);
     add_speed(out, row);
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        add_number(out, columns[i].width, columns[i].decimals, bt_bench_spread_of(row, columns[i].figure),
-                   columns[i].scale);
     bt_text_add(out, "\n");
+}
+
+/* Of one budget without a name the budget is it. */
+static void add_times(bt_text *out, const bt_bench *bench, int width) {
+    bool begun = false;
+    for (uint32_t i = 0; i < bench->n_rows; i++) {
+        const bt_bench_row *row = &bench->rows[i];
+        if (row->refusal.code[0]) continue;
+        if (!begun) {
+            bt_text_addf(out, "\n  %*s", width > 0 ? width : 11, width > 0 ? "" : "budget");
+            for (size_t k = 0; k < N_COLUMNS; k++)
+                bt_text_addf(out, "  %*s", columns[k].width, columns[k].title);
+            bt_text_add(out, "\n");
+            begun = true;
+        }
+        if (width > 0)
+            bt_text_addf(out, "  %-*s", width, row->asked);
+        else
+            add_budget(out, row);
+        for (size_t k = 0; k < N_COLUMNS; k++)
+            add_number(out, columns[k].width, columns[k].decimals, bt_bench_spread_of(row, columns[k].figure),
+                       columns[k].scale);
+        bt_text_add(out, "\n");
+    }
 }
 
 static void add_head(bt_text *out, const bt_bench *bench, const char *file) {
@@ -96,11 +120,8 @@ static void add_head(bt_text *out, const bt_bench *bench, const char *file) {
     if (n_threads > 0) bt_text_addf(out, ", %u thread%s", n_threads, n_threads == 1 ? "" : "s");
     bt_text_add(out, "\n\n");
     if (name_width(bench) > 0) bt_text_addf(out, "  %-*s", name_width(bench), "");
-    bt_text_addf(out, "  %11s  %11s  %11s  %6s  %13s  %22s", "budget", "planned", "peak", "pinned", "prefill tok/s",
+    bt_text_addf(out, "  %11s  %11s  %11s  %6s  %13s  %22s\n", "budget", "planned", "peak", "pinned", "prefill tok/s",
                  "decode tok/s");
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        bt_text_addf(out, "  %*s", columns[i].width, columns[i].title);
-    bt_text_add(out, "\n");
 }
 
 /* ---- below the table -------------------------------------------------------------------------------------------- */
@@ -173,6 +194,7 @@ void bt_bench_text(const bt_bench *bench, const char *file, bt_text *out) {
     add_head(out, bench, file);
     for (uint32_t i = 0; i < bench->n_rows; i++)
         add_row(out, &bench->rows[i], name_width(bench));
+    add_times(out, bench, name_width(bench));
     add_cuts(out, bench);
     add_bound(out, bench);
 }

@@ -100,9 +100,11 @@ static void add_reservations(bt_text *out, const bt_machine *machine) {
     }
 }
 
-static void add_speed(bt_text *out, const char *label, bt_known bytes_per_s, const char *source) {
+/* measured_by: what to do where it is not known. */
+static void add_speed(bt_text *out, const char *label, bt_known bytes_per_s, const char *source,
+                      const char *measured_by) {
     if (!bytes_per_s.known) {
-        bt_row(out, label, "unknown");
+        bt_row(out, label, "unknown (%s)", measured_by);
     } else {
         bt_row(out, label, "%" PRIu64 " MB/s%s", bytes_per_s.value / MEGA, source);
     }
@@ -139,6 +141,7 @@ void bt_report_machine_text(const bt_machine *machine, bt_text *out) {
     bt_row(out, "Lockable memory", "%s (RLIMIT_MEMLOCK; used by --mlock)",
            machine->memlock_bytes.known ? BT_SIZE(machine->memlock_bytes.value) : "unlimited");
     if (machine->disk.name[0]) add_disk(out, &machine->disk);
-    add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)");
-    add_speed(out, "Memory read", machine->memory_bytes_per_s, "");
+    add_speed(out, "Disk read", machine->disk_bytes_per_s, machine->disk_measured ? " (measured)" : " (given)",
+              "devices --disk PATH measures it");
+    add_speed(out, "Memory read", machine->memory_bytes_per_s, "", "plan --exact and run measure it");
 }

@@ -146,8 +146,8 @@ static void go(bt_call *call) {
         go_to_peer(call, peer, their_name);
         return;
     }
-    char text[300];
-    (void)snprintf(text, sizeof text, "no model is called %.128s; /v1/models lists them", call->name);
+    char text[BT_CONFIG_NO_MODEL_BYTES];
+    (void)bt_config_no_model(bt_models_config(router->models), call->name, text, sizeof text);
     call->answered = true;
     (void)snprintf(call->code, sizeof call->code, "model_not_found");
     bt_reply_error(call->request, 404, "model_not_found", "model", 0, NULL, "%s", text);

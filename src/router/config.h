@@ -179,6 +179,10 @@ const char *bt_config_taken_word(char *const *words);
 const bt_config_model *bt_config_find(const bt_config *config, const char *name);
 /* "peer/model", or a bare name that only one peer has and no model; NULL: none. *ret_model: the name it has there. */
 const bt_config_peer *bt_config_find_peer(const bt_config *config, const char *name, const char **ret_model);
+/* The sentence for a client that asked for a name that nobody has, with the nearest that is listed; whether there is
+ * one. capacity: BT_CONFIG_NO_MODEL_BYTES hold any. */
+#define BT_CONFIG_NO_MODEL_BYTES 512u
+bool bt_config_no_model(const bt_config *config, const char *name, char *ret, size_t capacity);
 /* Whether a running child of the one would be started in the same way by the other (same command, files, environment,
  * memory; names, filters, ttl and policy do not count). */
 bool bt_config_same_child(const bt_config_model *a, const bt_config_model *b);

@@ -33,7 +33,7 @@ bt_status bt_read_strip(bt_config_reader *r, const bt_yaml_node *node, void *tar
 }
 
 static bt_status read_set(bt_config_reader *r, const bt_yaml_node *node, const char **ret) {
-    BT_TRY(bt_read_map(r, node, "set_params"));
+    BT_TRY(bt_read_map(r, node));
     bt_yaml_node without = *node;
     without.entries = bt_arena_array(r->scratch, node->n ? node->n : 1, sizeof *without.entries);
     if (!without.entries) return bt_read_no_memory(r);
@@ -63,12 +63,13 @@ static bt_status read_key(bt_config_reader *r, const bt_yaml_entry *entry, const
 
 bt_status bt_read_set_by_id(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     bt_config_filters *filters = target;
-    BT_TRY(bt_read_map(r, node, "set_params_by_id"));
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BY_ID_MAX) return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u names", BY_ID_MAX);
     const char **names = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *names);
     const char **sets = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *sets);
     if (!names || !sets) return bt_read_no_memory(r);
     for (uint32_t i = 0; i < node->n; i++) {
+        bt_read_enter(r, node->entries[i].key);
         BT_TRY(read_key(r, &node->entries[i], &names[i]));
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(names[k], names[i]) != 0) continue;
@@ -79,6 +80,7 @@ bt_status bt_read_set_by_id(bt_config_reader *r, const bt_yaml_node *node, void 
         } else {
             BT_TRY(read_set(r, node->entries[i].value, &sets[i]));
         }
+        bt_read_leave(r);
     }
     filters->set_by_id = names;
     filters->set_by_id_json = sets;

@@ -78,29 +78,39 @@ static bt_status join(bt_config_reader *r, const bt_yaml_node *node, uint32_t gr
     return BT_OK;
 }
 
+static bt_status read_group(bt_config_reader *r, const bt_yaml_entry *entry) {
+    bt_config_group_read read = {.group = {.swap = true, .exclusive = true}};
+    read.group.name = bt_arena_strdup(r->arena, entry->key);
+    if (!read.group.name) return bt_read_no_memory(r);
+    BT_TRY(bt_read_keys(r, BT_PLACE_GROUP, entry->value, &read));
+    r->c.groups[r->c.n_groups++] = read.group;
+    if (!read.members) return bt_read_fail(r, BT_E_FORMAT, entry->line, "a group without members");
+    bt_read_enter(r, "members");
+    BT_TRY(join(r, read.members, r->c.n_groups - 1));
+    bt_read_leave(r);
+    return BT_OK;
+}
+
 bt_status bt_read_groups(bt_config_reader *r) {
     const bt_yaml_node *node = r->later.groups ? r->later.groups : r->later.more_groups;
     if (!node) return BT_OK;
+    bt_read_enter(r, r->later.more_groups ? "routing.router.settings.groups" : "groups");
     if (r->later.groups && r->later.more_groups) {
         return bt_read_fail(r, BT_E_FORMAT, r->later.more_groups->line,
                             "groups stand at line %u already, at the top: give them once", r->later.groups->line);
     }
-    BT_TRY(bt_read_map(r, node, "groups"));
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BT_CONFIG_GROUPS_MAX) {
         return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u groups", BT_CONFIG_GROUPS_MAX);
     }
     r->c.groups = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *r->c.groups);
     if (!r->c.groups) return bt_read_no_memory(r);
     for (uint32_t i = 0; i < node->n; i++) {
-        const bt_yaml_entry *entry = &node->entries[i];
-        bt_config_group_read read = {.group = {.swap = true, .exclusive = true}};
-        read.group.name = bt_arena_strdup(r->arena, entry->key);
-        if (!read.group.name) return bt_read_no_memory(r);
-        BT_TRY(bt_read_keys(r, BT_PLACE_GROUP, entry->value, &read));
-        r->c.groups[r->c.n_groups++] = read.group;
-        if (!read.members) return bt_read_fail(r, BT_E_FORMAT, entry->line, "a group without members");
-        BT_TRY(join(r, read.members, i));
+        bt_read_enter(r, node->entries[i].key);
+        BT_TRY(read_group(r, &node->entries[i]));
+        bt_read_leave(r);
     }
+    bt_read_leave(r);
     return BT_OK;
 }
 
@@ -157,31 +167,46 @@ static bt_status check_names(bt_config_reader *r) {
     }
     for (uint32_t i = 0; i < r->c.n_models; i++) {
         const bt_config_model *m = &r->c.models[i];
+        bt_read_enter(r, "models");
+        bt_read_enter(r, m->id);
         for (uint32_t k = 0; k < m->n_aliases; k++)
             BT_TRY(add_name(r, names, &n, m->aliases[k], m));
+        bt_read_leave(r);
+        bt_read_leave(r);
     }
+    return BT_OK;
+}
+
+static bt_status read_priorities(bt_config_reader *r, const bt_yaml_node *node) {
+    bt_read_enter(r, "routing.scheduler.settings.fifo.priority");
+    BT_TRY(bt_read_map(r, node));
+    for (uint32_t i = 0; i < node->n; i++) {
+        const bt_yaml_entry *entry = &node->entries[i];
+        bt_config_model *m = model_of(r, entry->key, true);
+        int64_t value = 0;
+        if (!m) return no_model(r, entry->line, entry->key);
+        bt_read_enter(r, entry->key);
+        BT_TRY(bt_read_integer(r, entry->value, -1000000, 1000000, &value));
+        bt_read_leave(r);
+        m->priority = (int32_t)value;
+    }
+    bt_read_leave(r);
     return BT_OK;
 }
 
 bt_status bt_read_names(bt_config_reader *r) {
     BT_TRY(check_names(r));
-    const bt_yaml_node *priority = r->later.priority;
-    if (priority) BT_TRY(bt_read_map(r, priority, "priority"));
-    for (uint32_t i = 0; priority && i < priority->n; i++) {
-        bt_config_model *m = model_of(r, priority->entries[i].key, true);
-        int64_t value = 0;
-        if (!m) return no_model(r, priority->entries[i].line, priority->entries[i].key);
-        BT_TRY(bt_read_integer(r, priority->entries[i].value, -1000000, 1000000, &value));
-        m->priority = (int32_t)value;
-    }
+    if (r->later.priority) BT_TRY(read_priorities(r, r->later.priority));
     if (!r->later.preload) return BT_OK;
     const char *const *names = NULL;
     uint32_t n = 0;
+    bt_read_enter(r, "hooks.on_startup.preload");
     BT_TRY(bt_read_texts(r, r->later.preload, BT_CONFIG_MODELS_MAX, false, &names, &n));
     for (uint32_t i = 0; i < n; i++) {
         bt_config_model *m = model_of(r, names[i], true);
         if (!m) return no_model(r, r->later.preload->line, names[i]);
         m->preload = true;
     }
+    bt_read_leave(r);
     return BT_OK;
 }

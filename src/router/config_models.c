@@ -24,7 +24,7 @@
 bt_status bt_read_macros(bt_config_reader *r, const bt_yaml_node *node, const bt_macro **ret, uint32_t *ret_n) {
     *ret_n = 0;
     if (bt_read_is_null(node)) return BT_OK;
-    BT_TRY(bt_read_map(r, node, "macros"));
+    BT_TRY(bt_read_map(r, node));
     if (node->n > MACROS_MAX) return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u macros", MACROS_MAX);
     bt_macro *macros = bt_arena_array(r->scratch, node->n ? node->n : 1, sizeof *macros);
     if (!macros) return bt_read_no_memory(r);
@@ -65,7 +65,9 @@ static bt_status words_of_list(bt_config_reader *r, const bt_yaml_node *node, ui
     if (!words) return bt_read_no_memory(r);
     for (uint32_t i = 0; i < node->n; i++) {
         const char *text = NULL;
+        bt_read_enter_item(r, i);
         BT_TRY(bt_read_text(r, node->items[i], keep, &text));
+        bt_read_leave(r);
         words[i] = bt_arena_strdup(r->arena, text);
         if (!words[i]) return bt_read_no_memory(r);
     }
@@ -126,7 +128,7 @@ bt_status bt_read_model_args(bt_config_reader *r, const bt_yaml_node *node, void
     const char *word = bt_config_taken_word(model->args);
     if (word)
         return bt_read_fail(r, BT_E_FORMAT, node->line,
-                            "args: %.40s is given by the router; a command of its own (cmd:) may say it", word);
+                            "%.40s is given by the router; a command of its own (cmd:) may say it", word);
     return BT_OK;
 }
 
@@ -143,30 +145,37 @@ bt_status bt_read_model_cmd_stop(bt_config_reader *r, const bt_yaml_node *node, 
 static bt_status check_variable(const bt_config_reader *r, uint32_t line, const char *text) {
     const char *equal = strchr(text, '=');
     if (equal && equal != text) return BT_OK;
-    return bt_read_fail(r, BT_E_FORMAT, line, "env: \"%.40s\" is not NAME=VALUE", text);
+    return bt_read_fail(r, BT_E_FORMAT, line, "\"%.40s\" is not NAME=VALUE", text);
 }
 
 static bt_status join_variable(bt_config_reader *r, const bt_yaml_entry *entry, const char **ret) {
     const char *value = "";
     if (!bt_read_is_null(entry->value)) BT_TRY(bt_read_text(r, entry->value, BT_MACRO_KEEP_PORT, &value));
     if (strchr(entry->key, '=')) {
-        return bt_read_fail(r, BT_E_FORMAT, entry->line, "env: \"%.40s\" is no name of a variable", entry->key);
+        return bt_read_fail(r, BT_E_FORMAT, entry->line, "\"%.40s\" is no name of a variable", entry->key);
     }
     *ret = bt_read_join(r, entry->key, "=", value);
     return *ret ? BT_OK : bt_read_no_memory(r);
 }
 
 bt_status bt_read_model_env(bt_config_reader *r, const bt_yaml_node *node, void *target) {
-    if (node->kind == BT_YAML_SCALAR) return bt_read_fail(r, BT_E_FORMAT, node->line, "env takes a list of NAME=VALUE");
+    if (node->kind == BT_YAML_SCALAR)
+        return bt_read_fail(r, BT_E_FORMAT, node->line, "a list of NAME=VALUE belongs here");
     if (node->n > ENV_MAX) return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u variables", ENV_MAX);
     const char **env = bt_arena_array(r->arena, (uint64_t)node->n + 1, sizeof *env);
     if (!env) return bt_read_no_memory(r);
     for (uint32_t i = 0; i < node->n; i++) {
         bool map = node->kind == BT_YAML_MAP;
         uint32_t line = map ? node->entries[i].line : node->items[i]->line;
+        if (map) {
+            bt_read_enter(r, node->entries[i].key);
+        } else {
+            bt_read_enter_item(r, i);
+        }
         BT_TRY(map ? join_variable(r, &node->entries[i], &env[i])
                    : bt_read_text(r, node->items[i], BT_MACRO_KEEP_PORT, &env[i]));
         BT_TRY(check_variable(r, line, env[i]));
+        bt_read_leave(r);
     }
     ((bt_config_model *)target)->env = env;
     return BT_OK;
@@ -192,7 +201,7 @@ bt_status bt_read_model_proxy(bt_config_reader *r, const bt_yaml_node *node, voi
     if (text[0] == '\0') return BT_OK; /* as if it were not there */
     size_t n = strncmp(text, "http://", 7) == 0 ? 7 : strncmp(text, "https://", 8) == 0 ? 8 : 0;
     if (n == 0 || text[n] == '\0' || text[n] == '/' || strpbrk(text, " \t\r\n")) {
-        return bt_read_fail(r, BT_E_FORMAT, node->line, "proxy: \"%.80s\" is no http:// or https:// address", text);
+        return bt_read_fail(r, BT_E_FORMAT, node->line, "\"%.80s\" is no http:// or https:// address", text);
     }
     ((bt_config_model *)target)->proxy = text;
     return BT_OK;
@@ -205,7 +214,7 @@ bt_status bt_read_model_check(bt_config_reader *r, const bt_yaml_node *node, voi
     bool none = strcmp(text, "none") == 0;
     if (text[0] == '\0') return BT_OK; /* as if it were not there */
     if (!none && (text[0] != '/' || strpbrk(text, " \t\r\n"))) {
-        return bt_read_fail(r, BT_E_FORMAT, node->line, "check_endpoint is a path as /health, or none");
+        return bt_read_fail(r, BT_E_FORMAT, node->line, "\"%.80s\" is neither a path, as /health, nor none", text);
     }
     model->check_endpoint = none ? NULL : text;
     return BT_OK;
@@ -226,7 +235,7 @@ bt_status bt_read_model_ram(bt_config_reader *r, const bt_yaml_node *node, void 
 
 bt_status bt_read_model_memory(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     bt_config_model *model = target;
-    BT_TRY(bt_read_map(r, node, "memory"));
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BT_POOL_MAX) return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u pools", BT_POOL_MAX);
     model->memory = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *model->memory);
     if (!model->memory) return bt_read_no_memory(r);
@@ -238,14 +247,16 @@ bt_status bt_read_model_memory(bt_config_reader *r, const bt_yaml_node *node, vo
         }
         bytes->pool = bt_arena_strdup(r->arena, node->entries[i].key);
         if (!bytes->pool) return bt_read_no_memory(r);
+        bt_read_enter(r, node->entries[i].key);
         BT_TRY(bt_read_size(r, node->entries[i].value, 0, BYTES_MAX, &bytes->bytes));
+        bt_read_leave(r);
     }
     model->n_memory = node->n;
     return BT_OK;
 }
 
 bt_status bt_read_metadata(bt_config_reader *r, const bt_yaml_node *node, void *target) {
-    BT_TRY(bt_read_map(r, node, "metadata"));
+    BT_TRY(bt_read_map(r, node));
     return bt_read_json(r, node, &((bt_config_model *)target)->metadata_json);
 }
 
@@ -260,27 +271,25 @@ static bool names_port(const char *const *words) {
 
 static bt_status check_start(bt_config_reader *r, bt_config_model *m) {
     if (m->model && m->cmd) {
-        return bt_read_fail(r, BT_E_FORMAT, m->line, "%s has model and cmd: one of them starts it", m->id);
+        return bt_read_fail(r, BT_E_FORMAT, m->line, "it has model and cmd: one of them starts it");
     }
     if (!m->model && !m->cmd) {
         return bt_read_fail(r, BT_E_FORMAT, m->line,
-                            "%s has neither model nor cmd: nothing starts it (a server that runs already: peers)",
-                            m->id);
+                            "it has neither model nor cmd: nothing starts it (a server that runs already: peers)");
     }
     if (m->args && !m->model) {
-        return bt_read_fail(r, BT_E_FORMAT, m->line, "%s has args, which go with model; cmd is a whole command", m->id);
+        return bt_read_fail(r, BT_E_FORMAT, m->line, "it has args, which go with model; cmd is a whole command");
     }
     if (m->proxy && m->model) {
-        return bt_read_fail(r, BT_E_FORMAT, m->line, "%s has proxy, which goes with cmd", m->id);
+        return bt_read_fail(r, BT_E_FORMAT, m->line, "it has proxy, which goes with cmd");
     }
     m->uses_port = m->model || names_port((const char *const *)m->cmd) || names_port(m->env);
     bool wants_port = !m->proxy || strstr(m->proxy, "${PORT}");
     if (wants_port && !m->uses_port) {
         return bt_read_fail(
             r, BT_E_FORMAT, m->line,
-            "%s is never told its port: put ${PORT} into cmd (--port ${PORT}), or say in proxy where it "
-            "answers",
-            m->id);
+            "it is never told its port: put ${PORT} into cmd (--port ${PORT}), or say in proxy where it "
+            "answers");
     }
     if (!m->proxy) m->proxy = PROXY;
     return BT_OK;
@@ -307,10 +316,13 @@ static bt_status read_model(bt_config_reader *r, const bt_yaml_entry *entry) {
         return bt_read_fail(r, BT_E_FORMAT, entry->line, "\"%.40s\" is no id of a model: 1 to %u bytes, no macros",
                             entry->key, BT_CONFIG_ID_MAX);
     }
-    BT_TRY(bt_read_map(r, entry->value, m->id));
+    BT_TRY(bt_read_map(r, entry->value));
     for (uint32_t i = 0; i < entry->value->n; i++) {
         const bt_yaml_entry *own = &entry->value->entries[i];
-        if (strcmp(own->key, "macros") == 0) BT_TRY(bt_read_macros(r, own->value, &r->macros.own, &r->macros.n_own));
+        if (strcmp(own->key, "macros") != 0) continue;
+        bt_read_enter(r, own->key);
+        BT_TRY(bt_read_macros(r, own->value, &r->macros.own, &r->macros.n_own));
+        bt_read_leave(r);
     }
     r->macros.model_id = m->id;
     BT_TRY(bt_read_keys(r, BT_PLACE_MODEL, entry->value, m));
@@ -324,14 +336,19 @@ static bt_status read_model(bt_config_reader *r, const bt_yaml_entry *entry) {
 bt_status bt_read_models(bt_config_reader *r) {
     const bt_yaml_node *node = r->later.models;
     if (!node) return BT_OK;
-    BT_TRY(bt_read_map(r, node, "models"));
+    bt_read_enter(r, "models");
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BT_CONFIG_MODELS_MAX) {
         return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u models", BT_CONFIG_MODELS_MAX);
     }
     r->c.models = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *r->c.models);
     if (!r->c.models) return bt_read_no_memory(r);
     r->c.n_models_room = node->n;
-    for (uint32_t i = 0; i < node->n; i++)
+    for (uint32_t i = 0; i < node->n; i++) {
+        bt_read_enter(r, node->entries[i].key);
         BT_TRY(read_model(r, &node->entries[i]));
+        bt_read_leave(r);
+    }
+    bt_read_leave(r);
     return BT_OK;
 }

@@ -20,10 +20,12 @@ static const char *environment(const char *name) {
 
 static bt_status read_all(bt_config_reader *r, const bt_yaml_node *root) {
     if (!root) return BT_OK;
-    BT_TRY(bt_read_map(r, root, ""));
+    BT_TRY(bt_read_map(r, root));
     for (uint32_t i = 0; i < root->n; i++) {
         if (strcmp(root->entries[i].key, "macros") != 0) continue;
+        bt_read_enter(r, root->entries[i].key);
         BT_TRY(bt_read_macros(r, root->entries[i].value, &r->macros.items, &r->macros.n));
+        bt_read_leave(r);
     }
     BT_TRY(bt_read_keys(r, BT_PLACE_TOP, root, r));
     BT_TRY(bt_read_models(r));

@@ -137,19 +137,22 @@ static bt_status read_device(bt_config_reader *r, const bt_yaml_entry *entry, bt
     if (entry->value->kind != BT_YAML_MAP) return read_known(r, entry->value, &device->budget_bytes);
     BT_TRY(bt_read_keys(r, BT_PLACE_DEVICE, entry->value, device));
     if (!device->budget_bytes.known || device->target_bytes.value <= device->budget_bytes.value) return BT_OK;
-    return bt_read_fail(r, BT_E_FORMAT, entry->line, "the target of %.31s is over its budget", device->name);
+    return bt_read_fail(r, BT_E_FORMAT, entry->line, "its target is over its budget");
 }
 
 bt_status bt_read_devices(bt_config_reader *r, const bt_yaml_node *node, void *target) {
     (void)target;
-    BT_TRY(bt_read_map(r, node, "devices"));
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BT_POOL_MAX - 1) {
         return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u devices", BT_POOL_MAX - 1u);
     }
     r->c.devices = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *r->c.devices);
     if (!r->c.devices) return bt_read_no_memory(r);
-    for (uint32_t i = 0; i < node->n; i++)
+    for (uint32_t i = 0; i < node->n; i++) {
+        bt_read_enter(r, node->entries[i].key);
         BT_TRY(read_device(r, &node->entries[i], &r->c.devices[r->c.n_devices++]));
+        bt_read_leave(r);
+    }
     return BT_OK;
 }
 

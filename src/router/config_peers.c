@@ -42,23 +42,26 @@ static bt_status read_peer(bt_config_reader *r, const bt_yaml_entry *entry) {
                             entry->key, BT_CONFIG_ID_MAX);
     }
     BT_TRY(bt_read_keys(r, BT_PLACE_PEER, entry->value, peer));
-    if (!peer->proxy) return bt_read_fail(r, BT_E_FORMAT, entry->line, "peer %s has no proxy, its address", peer->name);
-    if (peer->n_models == 0) {
-        return bt_read_fail(r, BT_E_FORMAT, entry->line, "peer %s has no models, the names it has", peer->name);
-    }
+    if (!peer->proxy) return bt_read_fail(r, BT_E_FORMAT, entry->line, "it has no proxy, its address");
+    if (peer->n_models == 0) return bt_read_fail(r, BT_E_FORMAT, entry->line, "it has no models, the names it has");
     return BT_OK;
 }
 
 bt_status bt_read_peers(bt_config_reader *r) {
     const bt_yaml_node *node = r->later.peers;
     if (!node) return BT_OK;
-    BT_TRY(bt_read_map(r, node, "peers"));
+    bt_read_enter(r, "peers");
+    BT_TRY(bt_read_map(r, node));
     if (node->n > BT_CONFIG_PEERS_MAX) {
         return bt_read_fail(r, BT_E_LIMIT, node->line, "more than %u peers", BT_CONFIG_PEERS_MAX);
     }
     r->c.peers = bt_arena_array(r->arena, node->n ? node->n : 1, sizeof *r->c.peers);
     if (!r->c.peers) return bt_read_no_memory(r);
-    for (uint32_t i = 0; i < node->n; i++)
+    for (uint32_t i = 0; i < node->n; i++) {
+        bt_read_enter(r, node->entries[i].key);
         BT_TRY(read_peer(r, &node->entries[i]));
+        bt_read_leave(r);
+    }
+    bt_read_leave(r);
     return BT_OK;
 }

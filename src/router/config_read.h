@@ -68,11 +68,22 @@ typedef struct bt_config_later { /* what is looked at when models are known */
     const bt_yaml_node *models, *groups, *more_groups, *peers, *preload, *priority;
 } bt_config_later;
 
+/* One step of the way to what is being read: a key, or an item of a list. */
+typedef struct bt_config_step {
+    const char *key; /* the document's; NULL: an item */
+    uint32_t item;   /* 0 is the first */
+} bt_config_step;
+#define BT_CONFIG_STEPS_MAX                                                                                            \
+    12u /* routing.router.settings.groups.NAME.members[0] is seven; deeper ones are not shown                          \
+         */
+
 /* The target of BT_PLACE_TOP and of what lies below it. */
 struct bt_config_reader {
     bt_config c;
     bt_config_later later;
     const char *file; /* for messages */
+    bt_config_step steps[BT_CONFIG_STEPS_MAX];
+    uint32_t n_steps; /* what is over BT_CONFIG_STEPS_MAX of them is counted alone */
     const char *home; /* of relative paths, without a slash at the end; NULL: where the router runs */
     bt_macros macros;
     bt_arena *arena;   /* of the configuration */
@@ -86,6 +97,12 @@ typedef struct bt_config_group_read { /* target of BT_PLACE_GROUP */
 } bt_config_group_read;
 
 /* ---- config_values.c ---- */
+/* The way to what is read next, for errors: each step that is entered is left when it has been read. After an error
+ * nothing more is read, so that nobody need leave. The key is not copied. */
+void bt_read_enter(bt_config_reader *reader, const char *key);
+void bt_read_enter_item(bt_config_reader *reader, uint32_t item);
+void bt_read_leave(bt_config_reader *reader);
+/* FILE:LINE: KEY: what is wrong; KEY is the way that was entered, as models.a.env[1]. */
 bt_status bt_read_fail(const bt_config_reader *reader, bt_status status, uint32_t line, const char *fmt, ...)
     BT_PRINTF(4, 5);
 bt_status bt_read_no_memory(const bt_config_reader *reader);
@@ -110,7 +127,7 @@ BT_MUST_CHECK bt_status bt_read_texts(bt_config_reader *reader, const bt_yaml_no
                                       const char *const **ret, uint32_t *ret_n);
 BT_MUST_CHECK bt_status bt_read_json(bt_config_reader *reader, const bt_yaml_node *node, const char **ret);
 /* A mapping, or an error that says what was expected. */
-BT_MUST_CHECK bt_status bt_read_map(const bt_config_reader *reader, const bt_yaml_node *node, const char *of);
+BT_MUST_CHECK bt_status bt_read_map(const bt_config_reader *reader, const bt_yaml_node *node);
 
 /* ---- config_keys.c ---- */
 /* Every key of a mapping into target, by the rows of place. */

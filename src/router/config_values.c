@@ -2,8 +2,9 @@
  * config_values.c: one value of YAML as what a key wants, macros replaced; and how a wrong one is reported.
  *
  * What a value is, its key decides, not YAML: "8080", 8080 and ${env.PORT} are the same number, and a text that looks
- * like one stays a text. Every error begins with FILE:LINE, a long path cut to its last part. Notes that find no room
- * are counted. All texts lie in the configuration's arena. */
+ * like one stays a text. Every error begins with FILE:LINE and the way of keys to its place, a long path cut to its
+ * last part and long keys to KEY_SHOWN bytes. Notes that find no room are counted. All texts lie in the configuration's
+ * arena. */
 #include "base/error.h"
 #include "base/size.h"
 #include "router/config_read.h"
@@ -13,17 +14,55 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_SHOWN 160 /* bytes of a path in a message, which has 400 (bt_error) */
+#define FILE_SHOWN 160u /* bytes of a path in a message, which has 400 (bt_error) */
+#define KEY_SHOWN  60u  /* of one key: an id of a model may have 128 */
+#define WAY_SHOWN  160u /* of all of them */
+
+void bt_read_enter(bt_config_reader *r, const char *key) {
+    if (r->n_steps < BT_CONFIG_STEPS_MAX) r->steps[r->n_steps] = (bt_config_step){.key = key};
+    r->n_steps++;
+}
+
+void bt_read_enter_item(bt_config_reader *r, uint32_t item) {
+    if (r->n_steps < BT_CONFIG_STEPS_MAX) r->steps[r->n_steps] = (bt_config_step){.item = item};
+    r->n_steps++;
+}
+
+void bt_read_leave(bt_config_reader *r) {
+    r->n_steps--;
+}
+
+/* "models.a.env[1]: ", or nothing at the top. */
+static void way(const bt_config_reader *r, char ret[WAY_SHOWN]) {
+    size_t n = 0;
+    ret[0] = '\0';
+    for (uint32_t i = 0; i < r->n_steps && i < BT_CONFIG_STEPS_MAX; i++) {
+        const bt_config_step *step = &r->steps[i];
+        char text[KEY_SHOWN + 3];
+        size_t n_key = step->key ? strlen(step->key) : 0;
+        if (step->key) {
+            size_t n_shown = bt_utf8_fit(step->key, n_key < KEY_SHOWN ? n_key : KEY_SHOWN);
+            (void)snprintf(text, sizeof text, "%s%.*s", i > 0 ? "." : "", (int)n_shown, step->key);
+        } else {
+            (void)snprintf(text, sizeof text, "[%" PRIu32 "]", step->item);
+        }
+        if (n + strlen(text) + sizeof ": " > WAY_SHOWN) break;
+        n += (size_t)snprintf(ret + n, WAY_SHOWN - n, "%s", text);
+    }
+    if (n > 0) (void)snprintf(ret + n, WAY_SHOWN - n, ": ");
+}
 
 bt_status bt_read_fail(const bt_config_reader *r, bt_status status, uint32_t line, const char *fmt, ...) {
     char text[400];
+    char at[WAY_SHOWN];
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (n < 0) text[0] = '\0';
     const char *file = strlen(r->file) > FILE_SHOWN ? bt_path_file(r->file) : r->file;
-    (void)bt_fail(r->err, status, "config", BT_MEASURE_NONE, 0, 0, "%.160s:%" PRIu32 ": %s", file, line, text);
+    way(r, at);
+    (void)bt_fail(r->err, status, "config", BT_MEASURE_NONE, 0, 0, "%.160s:%" PRIu32 ": %s%s", file, line, at, text);
     return status;
 }
 
@@ -78,12 +117,10 @@ bt_status bt_read_text(bt_config_reader *r, const bt_yaml_node *node, uint32_t k
     return expand(r, node, keep, ret, &type);
 }
 
-bt_status bt_read_map(const bt_config_reader *r, const bt_yaml_node *node, const char *of) {
+bt_status bt_read_map(const bt_config_reader *r, const bt_yaml_node *node) {
     if (node->kind == BT_YAML_MAP) return BT_OK;
-    size_t n = strlen(of);
-    if (n > 0 && of[n - 1] == '.') n--;
-    return bt_read_fail(r, BT_E_FORMAT, node->line, "%.*s takes a mapping (key: value)",
-                        n > 0 ? (int)n : (int)strlen("the file"), n > 0 ? of : "the file");
+    return bt_read_fail(r, BT_E_FORMAT, node->line, "%sa mapping (key: value) belongs here",
+                        r->n_steps == 0 ? "the file: " : "");
 }
 
 bt_status bt_read_path(bt_config_reader *r, const bt_yaml_node *node, const char **ret) {
@@ -254,6 +291,7 @@ bt_status bt_read_texts(bt_config_reader *r, const bt_yaml_node *node, uint32_t 
     for (uint32_t i = 0; i < n; i++) {
         const char *text = "";
         const bt_yaml_node *item = list ? node->items[i] : node;
+        if (list) bt_read_enter_item(r, i);
         BT_TRY(bt_read_text(r, item, 0, &text));
         if (split) {
             BT_TRY(split_commas(r, text, n_max, item->line, items, &got));
@@ -262,6 +300,7 @@ bt_status bt_read_texts(bt_config_reader *r, const bt_yaml_node *node, uint32_t 
         } else {
             items[got++] = text;
         }
+        if (list) bt_read_leave(r);
     }
     *ret = items;
     *ret_n = got;

@@ -35,8 +35,8 @@ static const char *nearest(bt_config_place place, const char *key) {
 
 static bt_status unknown(const bt_config_reader *r, bt_config_place place, const bt_yaml_entry *entry) {
     const char *near = nearest(place, entry->key);
-    return bt_read_fail(r, BT_E_FORMAT, entry->line, "unknown key \"%s%.80s\"%s%s%s", bt_config_place_name(place),
-                        entry->key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return bt_read_fail(r, BT_E_FORMAT, entry->line, "unknown key%s%s%s", near ? "; did you mean \"" : "",
+                        near ? near : "", near ? "\"?" : "");
 }
 
 static bt_status read_number(bt_config_reader *r, const bt_key *row, const bt_yaml_node *node, void *at) {
@@ -82,8 +82,7 @@ static bt_status read_value(bt_config_reader *r, const bt_key *row, const bt_yam
     case BT_KEY_SECTION:
     case BT_KEY_REFUSED:
     default:
-        return bt_read_fail(r, BT_E_FORMAT, entry->line, "%s%s: %s", bt_config_place_name(row->place), entry->key,
-                            row->meaning);
+        return bt_read_fail(r, BT_E_FORMAT, entry->line, "%s", row->meaning);
     }
 }
 
@@ -115,22 +114,27 @@ static bt_status read_entry(bt_config_reader *r, level *levels, uint32_t *depth,
     uint32_t i = in->at++;
     const bt_yaml_entry *entry = &in->node->entries[i];
     const bt_key *row = find(in->place, entry->key);
+    bt_read_enter(r, entry->key);
     if (!row) return unknown(r, in->place, entry);
     BT_TRY(check_twice(r, in->place, in->node, i, row));
-    if (bt_read_is_null(entry->value)) return BT_OK;
-    if (row->kind != BT_KEY_SECTION || *depth == LEVELS_MAX) return read_value(r, row, entry, target);
-    BT_TRY(bt_read_map(r, entry->value, entry->key));
-    levels[(*depth)++] = (level){row->below, entry->value, 0};
+    bool is_null = bt_read_is_null(entry->value);
+    if (!is_null && row->kind == BT_KEY_SECTION && *depth < LEVELS_MAX) {
+        BT_TRY(bt_read_map(r, entry->value));
+        levels[(*depth)++] = (level){row->below, entry->value, 0};
+        return BT_OK; /* its key is left where its last entry has been read */
+    }
+    if (!is_null) BT_TRY(read_value(r, row, entry, target));
+    bt_read_leave(r);
     return BT_OK;
 }
 
 bt_status bt_read_keys(bt_config_reader *r, bt_config_place place, const bt_yaml_node *node, void *target) {
     level levels[LEVELS_MAX] = {{place, node, 0}};
     uint32_t depth = 1;
-    BT_TRY(bt_read_map(r, node, bt_config_place_name(place)));
+    BT_TRY(bt_read_map(r, node));
     while (depth > 0) {
         if (levels[depth - 1].at == levels[depth - 1].node->n) {
-            depth--;
+            if (--depth > 0) bt_read_leave(r);
         } else {
             BT_TRY(read_entry(r, levels, &depth, target));
         }

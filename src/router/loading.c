@@ -13,7 +13,7 @@
 void bt_page_unload(bt_router *router, bt_request *request, const char *id) {
     bt_model *model = id ? bt_models_find(router->models, id) : NULL;
     if (id && !model) {
-        bt_page_no_model(request, "model", id);
+        bt_page_no_model(router, request, "model", id);
         return;
     }
     bt_models_unload(router->models, model, "unloaded by request");
@@ -68,7 +68,7 @@ void bt_page_load(bt_router *router, bt_request *request, const char *id) {
     bt_error why = {0};
     bt_model *model = bt_models_find(router->models, id);
     if (!model)
-        bt_page_no_model(request, "model", id);
+        bt_page_no_model(router, request, "model", id);
     else if (router->closing)
         bt_reply_error(request, 503, "shutting_down", NULL, 0, NULL, "the router is shutting down");
     else if (model->state == BT_MODEL_READY && strcmp(bt_model_phase(model), "ready") == 0)

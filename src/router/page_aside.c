@@ -178,10 +178,13 @@ void bt_page_plan(bt_router *router, bt_request *request) {
         return;
     }
     const bt_model *model = bt_models_find(router->models, name);
-    if (!model || !model->config->model) {
-        bt_reply_error(request, model ? 400 : 404, model ? "plan" : "model_not_found", "model", 0, NULL,
-                       model ? "%.128s is no model file of its own: its command decides" : "no model is called %.128s",
-                       name);
+    if (!model) {
+        bt_page_no_model(router, request, "model", name);
+        return;
+    }
+    if (!model->config->model) {
+        bt_reply_error(request, 400, "plan", "model", 0, NULL,
+                       "%.128s is no model file of its own: its command decides", name);
         return;
     }
     asking *a = begin(router, request);

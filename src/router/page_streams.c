@@ -77,7 +77,7 @@ void bt_page_logs(bt_router *router, bt_request *request, const char *rest) {
     if (*id && strcmp(id, "proxy") != 0) {
         const bt_model *model = bt_models_find(router->models, id);
         if (!model) {
-            bt_page_no_model(request, NULL, id);
+            bt_page_no_model(router, request, NULL, id);
             return;
         }
         ring = model->log;

@@ -24,8 +24,10 @@ void bt_page_tree(bt_request *request, json_t *root) {
     json_decref(root);
 }
 
-void bt_page_no_model(bt_request *request, const char *param, const char *id) {
-    bt_reply_error(request, 404, "model_not_found", param, 0, NULL, "no model is called %.128s", id);
+void bt_page_no_model(bt_router *router, bt_request *request, const char *param, const char *id) {
+    char text[BT_CONFIG_NO_MODEL_BYTES];
+    (void)bt_config_no_model(bt_models_config(router->models), id, text, sizeof text);
+    bt_reply_error(request, 404, "model_not_found", param, 0, NULL, "%s", text);
 }
 
 int64_t bt_page_number(const bt_request *request, const char *name, const char *other) {

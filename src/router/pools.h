@@ -45,6 +45,12 @@ typedef struct bt_pools {
 /* What a router with this configuration takes of the host itself. */
 uint64_t bt_pools_own_bytes(const bt_config *config);
 
+/* BT_E_ARG, code "device_unknown": a device that is named without a size is not there, and those that are; asked once,
+ * for BT_POOLS_NAMED_MS at most. What cannot be asked is a warning. Before the router begins: it has a loop of its own.
+ */
+#define BT_POOLS_NAMED_MS 10000u
+BT_MUST_CHECK bt_status bt_pools_check_named(const bt_config *config, const char *root, bt_error *err);
+
 typedef struct bt_sampler bt_sampler;
 /* on_sample: after each. Starts with one at once. root: what stands before /proc and /sys. */
 BT_MUST_CHECK bt_status bt_sampler_open(bt_loop *loop, const char *root, const bt_config *config,

@@ -8,6 +8,7 @@
 #include "router/routing.h"
 #include "router/server_target.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* By the body's "model". */
@@ -127,6 +128,24 @@ static bool answer_page(bt_router *router, bt_request *request) {
 
 /* /upstream/MODEL/rest: ids may hold slashes, so the longest that is a name counts. The rest is taken from the target
  * as it was sent, so that what is encoded stays so. */
+#define UPSTREAM_PARTS 3u /* of a name that is looked for: "org/model" has two, "peer/org/model" three */
+
+/* Where the name ends, nobody has said: it is the first that is near to one, else what stands before a slash. */
+static void refuse_upstream(bt_router *router, bt_request *request, const char *rest) {
+    char name[3 * BT_CONFIG_ID_MAX + 1], text[BT_CONFIG_NO_MODEL_BYTES], near[BT_CONFIG_NO_MODEL_BYTES];
+    const bt_config *config = bt_models_config(router->models);
+    bool found = false;
+    (void)bt_config_no_model(config, "so", text, sizeof text);
+    for (size_t n = strcspn(rest, "/?"), i = 0; !found && i < UPSTREAM_PARTS; i++) {
+        if (n >= sizeof name || !bt_target_decode(rest, n, name)) break;
+        found = bt_config_no_model(config, name, near, sizeof near);
+        if (i == 0 || found) (void)snprintf(text, sizeof text, "%s", near);
+        if (rest[n] != '/') break;
+        n += 1 + strcspn(rest + n + 1, "/?");
+    }
+    bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "%s", text);
+}
+
 static bool answer_upstream(bt_router *router, bt_request *request) {
     const char *rest = after(bt_request_target(request), "/upstream/");
     char name[3 * BT_CONFIG_ID_MAX + 1]; /* each byte may be sent as an escape of three */
@@ -141,7 +160,7 @@ static bool answer_upstream(bt_router *router, bt_request *request) {
         bt_call_begin(router, request, name, rest + n);
         return true;
     }
-    bt_reply_error(request, 404, "model_not_found", "model", 0, NULL, "no model is called so; /v1/models lists them");
+    refuse_upstream(router, request, rest);
     return true;
 }
 

@@ -75,7 +75,7 @@ BT_MUST_CHECK bt_status bt_call_body_read(const char *content_type, const char *
 struct json_t; /* jansson */
 void bt_page_tree(bt_request *request, struct json_t *root);
 /* param: the name of the member that says id, or NULL. */
-void bt_page_no_model(bt_request *request, const char *param, const char *id);
+void bt_page_no_model(bt_router *router, bt_request *request, const char *param, const char *id);
 /* Of the query; 0: not there, or no number above it. other: its name in llama-swap; NULL: none. */
 int64_t bt_page_number(const bt_request *request, const char *name, const char *other);
 

@@ -12,6 +12,10 @@
  * once. The connection is then suspended until a reply is there. It ends with the library's notice, which also comes
  * when the client leaves, when the time is over and when the server is closed.
  *
+ * A client whose end comes in one piece with the half of a first line is held until it is idle: the library reads such
+ * a piece once, waits for an edge that does not come, and tells of no connection before its first line. It holds what
+ * one that says nothing holds, and a look at every socket in turn would cost more than that.
+ *
  * Left out: HTTP/2, WebSocket, byte ranges. The number of connections, the idle time and the certificate are those of
  * the start: the library cannot change them while it runs. */
 #include "base/error.h"

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/logs.h"
 #include "cli/settings.h"
+#include "cli/variables.h"
 #include "report/report.h"
 #include "router/pools.h"
 #include "router/router.h"
@@ -312,7 +313,13 @@ static int serve(serving *s) {
     bt_error err = {0};
     bt_config *config = NULL;
     if (open_log(s, &err) != BT_OK) return bt_cli_fail(&err);
+    bt_variables_warn();
+    bt_variables_remove_misspelt(); /* else each child would say it again */
     if (load(s, &config, &err) != BT_OK) return fail(s, &err);
+    if (bt_pools_check_named(config, s->options.root, &err) != BT_OK) {
+        bt_config_close(config);
+        return bt_cli_fail(&err);
+    }
     say_notes(s);
     warn_of_program(config);
     const bt_router_ask ask = {.config = config,

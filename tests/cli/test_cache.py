@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import schema
-from harness import SOURCE, Checks, burthen_at, require
+from harness import BIN, SOURCE, Checks, bare_environment, burthen_at, require
 
 HASH = "0123456789abcdef" * 4
 # A file of each kind, as docs/interfaces.md names them.
@@ -106,6 +106,30 @@ def check_what_stays(checks, folder):
     checks.check(("1 file in " in result.stderr and "cannot be removed" in result.stderr) == fixed, result.stderr)
 
 
+def check_read_only(checks):
+    """A folder that cannot be written is listed; what cannot be removed from it is said, with the reason."""
+    user = 65534 if os.geteuid() == 0 else os.geteuid()  # nobody: root may write everywhere
+    if subprocess.run(["test", "-x", BIN], user=user, check=False).returncode != 0:
+        print("the program lies where nobody but root may start it: no folder is read-only for root")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        state = folder / "state"
+        fill(state)
+        for path in (folder, state, *state.iterdir()):
+            os.chown(path, user, -1)
+        state.chmod(0o500)
+        for words, code in ((("cache", "--json"), 0), (("cache", "--clear", "--json"), 1)):
+            result = subprocess.run([BIN, *words], env=bare_environment(name, BURTHEN_STATE_DIR=str(state)), cwd="/", capture_output=True,
+                                    text=True, check=False, user=user)
+            checks.check(result.returncode == code, f"{words}: {result}")
+            found, kinds = kinds_of(checks, result)
+            checks.check(found["folder"] == str(state) and kinds["prices"]["files"] == 1 and kinds["prices"]["removed"] == 0, result.stdout)
+        wanted = f"{len(CLEARED)} files in {state} cannot be removed: Permission denied"
+        checks.check(wanted in result.stderr and len(list(state.iterdir())) == len(FILES) + 1, result.stderr)
+        state.chmod(0o700)
+
+
 def check_against_document(checks):
     """Each file of "Files we keep" has a kind of its own."""
     text = (SOURCE / "docs/interfaces.md").read_text().split("## Files we keep")[1].split("\n## ")[0]
@@ -122,6 +146,7 @@ def main():
         check_listing(checks, folder)
         check_clearing(checks, folder)
         check_what_stays(checks, folder)
+    check_read_only(checks)
     check_against_document(checks)
     checks.end()
 

@@ -23,7 +23,9 @@ MAN = SOURCE / "man"
 OPTIONS_MD = SOURCE / "docs" / "options.md"
 NO_PAGE = {"help", "version"}  # of burthen(1)
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
-OF_ALL = {"BURTHEN_CONFIG", "BURTHEN_STATE_DIR"}  # variables that are no option's
+OF_ALL = {"BURTHEN_CONFIG", "BURTHEN_STATE_DIR"}  # variables that are no option's, of every command
+INTERFACES = SOURCE / "docs" / "interfaces.md"
+VARIABLES = re.compile(r"(?<=<!-- variables: from src/cli/variables.c -->\n).*?(?=<!-- end -->\n)", flags=re.S)
 TITLE = re.compile(r'^burthen(-[a-z]+)?\([15]\) "" "Burthen"$')
 
 HEAD = """# Options
@@ -133,6 +135,24 @@ def check_pages(checks, table):
     overview = (MAN / "burthen.1.scd").read_text()
     for name in sorted(names):
         checks.check(f"*burthen-{name}*(1)" in overview, f"burthen.1 does not name burthen-{name}(1)")
+
+
+def check_variables(checks, table):
+    """Those of the table are those that the source has, in docs/interfaces.md and in burthen(1)."""
+    own = {one["name"] for one in table["variables"]}
+    twins = {option["environment"] for command in table["commands"] for option in command["options"]} - {None}
+    in_source = set()
+    for path in sorted((SOURCE / "src").rglob("*.c")):
+        in_source |= set(re.findall(r'"(BURTHEN_[A-Z_]+)[="]', path.read_text()))
+    checks.check(own == in_source - twins, f"variables of the source and of src/cli/variables.c: {own ^ (in_source - twins)}")
+    rows = "".join(f"| `{one['name']}` | {one['set_by']} | {cell(one['meaning'])} |\n" for one in table["variables"])
+    page = INTERFACES.read_text()
+    checks.check(VARIABLES.search(page), "docs/interfaces.md has no table of variables")
+    hold(checks, INTERFACES, VARIABLES.sub(lambda _: "| variable | set by | meaning |\n|---|---|---|\n" + rows, page))
+    manual = dict(parts_of((MAN / "burthen.1.scd").read_text())[1])["ENVIRONMENT"]
+    named = set(re.findall(r"BURTHEN_[A-Z_]+\b", manual.replace("\\", ""))) - twins - {"BURTHEN_"}
+    wanted = {one["name"] for one in table["variables"] if one["set_by"] != "tests"}
+    checks.check(named == wanted, f"burthen.1, ENVIRONMENT: {named ^ wanted}")
 
 
 def render(path, folder):
@@ -248,6 +268,7 @@ def main():
     checks.check(not errors, f"help --json: {errors}")
     hold(checks, OPTIONS_MD, made_table(table))
     check_pages(checks, table)
+    check_variables(checks, table)
     check_help(checks, table)
     check_choices(checks, table)
     check_rendered(checks, table)

@@ -81,4 +81,21 @@ for option in ("--session", "--stats"):
     result = harness.burthen("run", harness.SMOLLM2, "-p", "hi", "-n", 2, "-c", 256, "-q", option, "/nowhere/file")
     checks.check(result.returncode == 1 and not result.stdout and b"/nowhere/file" in result.stderr,
                  f"{option} in a folder that is not there: {result.returncode} {result.stdout} {result.stderr}")
+
+# A named pipe is neither waited for nor replaced, and a device is never replaced.
+with tempfile.TemporaryDirectory() as folder:
+    pipe = pathlib.Path(folder) / "pipe"
+    os.mkfifo(pipe)
+    words = ("-p", "hi", "-n", 2, "-c", 256, "-q")
+    for command in (("run", harness.SMOLLM2, *words, "--session", pipe), ("run", harness.SMOLLM2, *words, "--stats", pipe),
+                    ("run", harness.SMOLLM2, *words, "--session", "/dev/null"),
+                    ("bench", harness.SMOLLM2, "-p", 8, "-n", 2, "--vs-budget", "50%,100%", "--plot", pipe)):
+        result = harness.burthen(*command, timeout=60)
+        checks.check(result.returncode == 1 and not result.stdout and b"it is a pipe, a terminal or a device" in result.stderr,
+                     f"{command[3:]}: {result.returncode} {result.stderr}")
+    result = harness.burthen("run", harness.SMOLLM2, "--chat", "-c", 256, "-q", stdin=f"/load {pipe}\n/save {pipe}\n".encode(), timeout=120)
+    checks.check(result.stderr.count(b"it is a pipe, a terminal or a device") == 2 and pipe.is_fifo(), f"/load, /save: {result.stderr}")
+    for sink in ("/dev/null", "/dev/stdout"):
+        result = harness.burthen("run", harness.SMOLLM2, *words, "--stats", sink)
+        checks.check(result.returncode == 0 and (b'"measured"' in result.stdout) == (sink == "/dev/stdout"), f"{sink}: {result.stderr}")
 checks.end()

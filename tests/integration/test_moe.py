@@ -10,33 +10,12 @@ import subprocess
 import tempfile
 
 import harness
-import random_model
+import mixtures
 
 harness.require(harness.LLAMA_BIN / "llama-completion")
 checks = harness.Checks()
-N_VOCAB = 2000
 PROMPT = "once there was a small fox that lived in the deep forest and ran along the river every day to see what it had brought"
 N = 16
-
-
-def q4_but(kind):
-    """Experts of a type, the rest as publishers mix them."""
-    return lambda name: kind if "exps" in name else "q6_K" if name == "output.weight" else "q8_0"
-
-
-SHAPES = {
-    "olmoe": random_model.Shape("olmoe", blocks=4, embd=512, ff=256, heads=8, kv_heads=8, head_dim=64, ctx=2048,
-                                tied=False, experts=32, experts_used=8, kind_of=q4_but("q4_K")),
-    "qwen3moe": random_model.Shape("qwen3moe", blocks=4, embd=512, ff=256, heads=8, kv_heads=2, head_dim=64, ctx=2048,
-                                   tied=False, experts=32, experts_used=4, kind_of=q4_but("q5_K")),
-    "mixtral": random_model.Shape("llama-moe", blocks=3, embd=512, ff=1024, heads=8, kv_heads=2, head_dim=64, ctx=2048,
-                                  tied=False, experts=8, experts_used=2, kind_of=q4_but("q4_0")),
-    "gpt-oss": random_model.Shape("gpt-oss", blocks=4, embd=576, ff=576, heads=8, kv_heads=2, head_dim=64, ctx=2048,
-                                  window=128, experts=16, experts_used=4,
-                                  kind_of=lambda name: "mxfp4" if "exps" in name else "q8_0"),
-    "hy-v3": random_model.Shape("hy_v3", blocks=4, embd=512, ff=256, heads=8, kv_heads=2, head_dim=64, ctx=2048,
-                                tied=False, experts=32, experts_used=4, kind_of=q4_but("q4_K")),
-}
 
 
 def run(model, budget, *args):
@@ -73,7 +52,7 @@ def check_run(name, model, budget, expected):
 
 def try_shape(name, folder):
     model = pathlib.Path(folder) / f"{name}.gguf"
-    random_model.write(model, SHAPES[name], random_model.sentencepiece(N_VOCAB), N_VOCAB, 7)
+    mixtures.write(model, name)
     rungs = harness.ladder(model, "-c", 512, "-t", 1)
     low, high = rungs["minimum"], rungs["all-pinned"]
     expected, plans = {}, []
@@ -115,7 +94,7 @@ def try_plan_file(model, high, folder):
 
 
 with tempfile.TemporaryDirectory(dir=harness.SOURCE / "build") as folder:
-    for name in SHAPES:
+    for name in mixtures.SHAPES:
         model, high = try_shape(name, folder)
         if name == "qwen3moe":
             try_failures(model, high)

@@ -189,6 +189,29 @@ def try_named(cards):
         checks.check(set(serve.states()) == {"a", "b", "c"}, f"both are held by the new budget: {serve.states()}")
 
 
+def try_unknown(cards):
+    """A name without a size is a device that is there, or the router does not begin; a size is the user's word."""
+    cards.shows((24576, 24000, {}), (8192, 8000, {}))
+    config = cards.folder / "serve.yaml"
+
+    def begins(devices, *args):
+        config.write_text(f"devices: {devices}\nmodels: {{a: {{cmd: 'x --port ${{PORT}}'}}}}\n")
+        with router.Router([config], *args, env=cards.env) as serve:
+            if not serve.works:
+                serve.process.wait(20)
+            return serve.works, serve.process.returncode, serve.log()
+
+    for devices, args in (("{CUDA9: }", ()), ("{CUDA0: 1G, CUDA9: {target: 1G}}", ()), ("{CUDA0: 1G}", ("--device", "CUDA0,CUDA9"))):
+        works, code, log = begins(devices, *args)
+        checks.check(not works and code == 2 and "there is no device CUDA9; there are: CUDA0, CUDA1" in log, f"{devices} {args}: {code} {log}")
+    for devices, args in (("{CUDA1: }", ()), ("{CUDA9: 2G}", ()), ("{CUDA0: 1G}", ("--device", "CUDA1", "--device", "CUDA9=2G"))):
+        works, _, log = begins(devices, *args)
+        checks.check(works, f"{devices} {args}: {log}")
+    cards.shows(first="init 999")
+    works, _, log = begins("{CUDA9: }")
+    checks.check(works, f"who cannot be asked knows nothing: {log}")
+
+
 def try_learned(cards):
     """What a program without a price was seen to take is what the next start needs, also of another router."""
     cards.shows((24576, 24000, {}))
@@ -344,7 +367,7 @@ def run(one):
 
 def main():
     """They wait most of the time: each with its own cards, all at once; the last changes what the program is."""
-    tries = [try_admission, try_release, try_nobody_says, try_failures, try_named, try_learned, try_exec, try_hidden,
+    tries = [try_admission, try_release, try_nobody_says, try_failures, try_named, try_unknown, try_learned, try_exec, try_hidden,
              try_less]
     tries = [one for one in tries if one.__name__ in sys.argv] or tries
     with concurrent.futures.ThreadPoolExecutor(len(tries)) as pool_of_threads:

@@ -38,6 +38,18 @@ def one_model(**top):
     return stubs.config({"a": stubs.model(host="20M")}, **top)
 
 
+def check_variable():
+    """A variable that is misspelt is said once, and by nothing that is started: its children do not have it."""
+    env = {"BURTHEN_RAM_BUGET": "1G", "BURTHEN_SERVICE_HOST": "10.0.0.1"}
+    with stubs.start(one_model(), env=env) as serve:
+        serve.chat("a", "Hello", 1)
+        log = serve.log()
+        checks.check(log.count("BURTHEN_RAM_BUGET") == 1 and "the nearest is BURTHEN_RAM_BUDGET" in log, f"once: {log[:600]}")
+        checks.check("BURTHEN_SERVICE_HOST" not in log, "what is not near is not ours")
+        there = pathlib.Path(f"/proc/{serve.children()['a']}/environ").read_bytes()
+        checks.check(b"BURTHEN_SERVICE_HOST=" in there and b"BUGET" not in there, f"the child's: {there}")
+
+
 def check_levels():
     """--log-level, its twin, -q and -v."""
     for args, env, wants in (([], {}, {"listening": True, "POST": True}), (["--log-level", "warn"], {}, {"listening": False, "POST": False}),
@@ -228,7 +240,7 @@ def check_address():
 
 def main():
     harness.require()
-    stubs.run_beside(checks, [(check_levels, check_file, check_full_later, check_address), (check_json, check_bound, check_injection, check_journal)])
+    stubs.run_beside(checks, [(check_variable, check_levels, check_file, check_full_later, check_address), (check_json, check_bound, check_injection, check_journal)])
     checks.end()
 
 

@@ -30,6 +30,15 @@ def check_names():
         checks.check(serve.chat("org/b", "Hello", 1)["choices"] and last(serve, "org/b")["body"]["model"] == "org/b", "as it is")
         asked = stubs.Asked(serve, "nobody").wait()
         checks.check(asked.status == 404 and asked.error.get("code") == "model_not_found" and asked.error["param"] == "model", f"{asked}")
+        checks.check(asked.error["message"] == "no model is called nobody; /v1/models lists all 2", f"how many there are: {asked.error}")
+        for name, meant in (("gtp-4", "gpt-4"), ("other_nam", "other/name")):
+            asked = stubs.Asked(serve, name).wait()
+            checks.check(f'did you mean "{meant}"?' in asked.error["message"], f"the nearest one: {asked.error}")
+        asked = stubs.Asked(serve, "org/bb").wait()
+        checks.check("did you mean" not in asked.error["message"], f"what is unlisted is told to nobody: {asked.error}")
+        for path, name in (("/logs/stream/gpt-5", "gpt-4"), ("/upstream/gpt-3/props", "gpt-4"), ("/upstream/other/nme/props?x=/", "other/name")):
+            status, data = serve.request(path)
+            checks.check(status == 404 and f'did you mean "{name}"?' in stubs.error_of(data)["message"], f"{path}: {status}: {data}")
         status, data = serve.request("/v1/chat/completions", {"messages": []})
         checks.check(status == 400 and stubs.error_of(data).get("code") == "model_missing", f"{status}: {data}")
         row = serve.ask("/api/activity")["rows"][0]

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/heap.h"
+#include "base/option.h"
 #include "report/bench.h"
 #include "report/report.h"
 #include "report_fixture.h"
@@ -261,16 +262,22 @@ static void test_table(void **state) {
     static const char wanted[] =
         "m\\x1b[31m.gguf: 100 pseudo-random tokens of prompt, 10 more one by one; 3 repetitions, 2 threads\n"
         "\n"
-        "             budget      planned         peak  pinned  prefill tok/s            decode tok/s  MB/token  "
-        "read MB/s  bare MB/s  wait ms  compute ms  ratio\n"
-        "  25%      80.0 MiB     79.0 MiB     78.0 MiB    25 %          200.0       8.00 (5.00-10.00)     100.0  "
-        "      909       1000     90.0        20.0   1.25\n"
+        "             budget      planned         peak  pinned  prefill tok/s            decode tok/s\n"
+        "  25%      80.0 MiB     79.0 MiB     78.0 MiB    25 %          200.0       8.00 (5.00-10.00)\n"
         "  10M      10.0 MiB  refused: 30.0 MiB short\n"
-        "  100%    200.0 MiB    199.0 MiB    198.0 MiB   100 %          400.0                   40.00       0.0  "
-        "        -          -      0.0        20.0   1.25\n"
+        "  100%    200.0 MiB    199.0 MiB    198.0 MiB   100 %          400.0                   40.00\n"
+        "\n"
+        "        MB/token  read MB/s  bare MB/s  wait ms  compute ms  ratio\n"
+        "  25%      100.0        909       1000     90.0        20.0   1.25\n"
+        "  100%       0.0          -          -      0.0        20.0   1.25\n"
         "\n"
         "Decoding is bound by the disk at 25%, by computing at 100%.\n";
     assert_string_equal(text, wanted);
+    bt_heap_free(text);
+    (void)snprintf(bench.rows[0].asked, sizeof bench.rows[0].asked, "1234567.125M"); /* the longest that still fits */
+    text = text_of();
+    for (const char *line = strstr(text, "\n\n") + 2; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        assert_in_range(strcspn(line, "\n"), 0, BT_HELP_COLUMNS);
     bt_heap_free(text);
 }
 
@@ -285,7 +292,8 @@ static void test_table_of_one(void **state) {
     char *text = text_of();
     assert_non_null(strstr(text, "; 1 repetition, 2 threads\n\n       budget "));
     assert_non_null(strstr(text, "\n         none      1.0 MiB "));
-    assert_non_null(strstr(text, "  8.00     100.0"));
+    assert_non_null(strstr(text, "  8.00\n\n       budget  MB/token  read MB/s"));
+    assert_non_null(strstr(text, "\n         none     100.0 "));
     assert_non_null(strstr(text,
                            "\nhere: the prompt was cut to 60 tokens, which is what the context of 512 holds beside "
                            "10 more\n"));

@@ -64,7 +64,7 @@ static void test_sys(void **state) {
     assert_string_equal(err.code, "open");
     assert_string_equal(err.text, "cannot open x.gguf: No such file or directory");
     assert_int_equal(bt_fail_sys(&err, ESPIPE, "open", "cannot read %s", "x"), BT_E_IO);
-    assert_string_equal(err.text, "cannot read x: it is a pipe or a terminal, not a file");
+    assert_string_equal(err.text, "cannot read x: it is a pipe, a terminal or a device, not a file");
     assert_int_equal(bt_fail_sys(&err, ENOMEM, "map", "cannot map"), BT_E_NOMEM);
     assert_string_equal(err.text, "cannot map: Cannot allocate memory");
     assert_int_equal(bt_fail_sys(NULL, ENOMEM, "map", "cannot map"), BT_E_NOMEM);

@@ -373,6 +373,49 @@ static void split_none(void **state) {
     assert_int_equal(g.decision.kind, BT_GUARD_REFUSED); /* no -mg stands there */
 }
 
+/* What is free is a snapshot, of which a desktop takes some later: what a target holds back of it no plan counts on. */
+static void g14_not_all_of_the_snapshot(void **state) {
+    (void)state;
+    static const char words[] = "llama-server -m x.gguf -ngl 99 -c 32768 -np 1";
+    uint32_t n_less = 0, n_held = 0;
+    g.ask.settings.min_gpu_fraction = -1;
+    for (double free_gib = 4; free_gib <= 20; free_gib += 0.5) {
+        g.ask.settings.target_bytes.value = gib(free_gib);
+        uint64_t all_bytes = decide(words, free_gib)->price_after.device_bytes;
+        g.ask.settings.target_bytes.value = gib(free_gib - 3);
+        const bt_guard_decision *d = decide(words, free_gib);
+        if (d->over_target) continue; /* nothing of it is on devices, and that is said */
+        assert_true(d->price_after.device_bytes <= gib(free_gib - 3));
+        n_held++;
+        n_less += d->price_after.device_bytes < all_bytes;
+    }
+    assert_true(n_held > 25 && n_less > 15);
+}
+
+/* What there is, is the sum over what the program may use; the whole of a model on one device is judged by that one,
+ * and goes to the one with the most free, which need not be the largest. */
+static void g15_the_sum_and_the_one(void **state) {
+    (void)state;
+    kit_device(&g, "Vulkan0", gib(8));
+    kit_device(&g, "Vulkan1", gib(9));
+    const bt_guard_decision *d = kit_decide(&g, "llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -ts 1,1");
+    assert_int_equal(d->kind, BT_GUARD_UNCHANGED);
+    assert_int_equal(d->free_bytes.value, gib(17));
+    d = kit_decide(&g, "llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -dev Vulkan1");
+    assert_int_equal(d->free_bytes.value, gib(9));
+    assert_true(d->kind == BT_GUARD_OFFLOADED && d->price_after.device_bytes <= gib(9));
+    /* no one of them holds it, whatever they have together */
+    d = kit_decide(&g, "llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -sm none -mg 1");
+    assert_int_equal(d->kind, BT_GUARD_OFFLOADED);
+    assert_true(d->price_after.devices[1].total_bytes <= gib(9));
+    assert_int_equal(d->price_after.devices[0].n_blocks, 0);
+    /* of three the one with the most free, not the largest */
+    kit_device(&g, "Vulkan2", gib(14))->pool.total_bytes = gib(15);
+    g.devices[0].pool.total_bytes = gib(48);
+    kit_decide(&g, "llama-server -m x.gguf -ngl 99 -c 4096 -np 1 -sm none -mg 0");
+    assert_string_equal(g.text, "-m x.gguf -ngl 99 -c 4096 -np 1 -sm none -mg 2");
+}
+
 /* Eight cards, one of them busy: as given, moved, and with a budget in all. */
 static void eight_devices(void **state) {
     (void)state;
@@ -591,6 +634,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(refusal_suggests_both, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests_types, start, stop),
         cmocka_unit_test_setup_teardown(over_target, start, stop),
+        cmocka_unit_test_setup_teardown(g14_not_all_of_the_snapshot, start, stop),
+        cmocka_unit_test_setup_teardown(g15_the_sum_and_the_one, start, stop),
         cmocka_unit_test_setup_teardown(no_memory, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

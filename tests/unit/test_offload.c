@@ -171,6 +171,22 @@ static void offers_by_name_in_that_order(void **state) {
     assert_int_equal(n_offers, 0);
 }
 
+static void a_name_without_a_size_is_known(void **state) {
+    (void)state;
+    assert_int_equal(bt_offers_know(&machine, "CUDA9", &error), BT_E_ARG);
+    assert_string_equal(error.code, "device_unknown");
+    assert_string_equal(error.text, "there is no device CUDA9; there is none beside the host; one that cannot be seen "
+                                    "from here is named with its size: CUDA9=SIZE");
+    pool_add("card0", BT_POOL_GPU, BT_READING_FAILED, 0); /* NVML says nothing: it may be CUDA9 */
+    assert_int_equal(bt_offers_know(&machine, "CUDA9", &error), BT_OK);
+    assert_int_equal(bt_offers_know(&machine, "Vulkan0", &error), BT_E_ARG);
+    pool_add("CUDA0", BT_POOL_GPU, BT_READING_REPORTED, 4 * MIB);
+    assert_int_equal(bt_offers_know(&machine, "CUDA9", &error), BT_E_ARG);
+    assert_non_null(strstr(error.text, "there are: card0, CUDA0; "));
+    assert_int_equal(bt_offers_know(&machine, "CUDA0", &error), BT_OK);
+    assert_int_equal(bt_offers_know(&machine, "host", &error), BT_E_ARG);
+}
+
 static void offers_refuse_unknown_names(void **state) {
     (void)state;
     wish_device("CUDA7", (bt_known){0});
@@ -633,6 +649,7 @@ int main(void) {
         cmocka_unit_test_setup(offers_are_three_quarters_of_what_is_free, fresh),
         cmocka_unit_test_setup(offers_leave_out_integrated_cards, fresh),
         cmocka_unit_test_setup(offers_by_name_in_that_order, fresh),
+        cmocka_unit_test_setup(a_name_without_a_size_is_known, fresh),
         cmocka_unit_test_setup(offers_refuse_unknown_names, fresh),
         cmocka_unit_test_setup(offers_of_a_failed_reading, fresh),
         cmocka_unit_test_setup(offers_that_are_required, fresh),

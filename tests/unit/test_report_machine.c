@@ -280,8 +280,8 @@ static void test_text_of_nothing(void **state) {
                "  Cores allowed        unknown\n"
                "  Swap free            unknown (never part of a budget)\n"
                "  Lockable memory      unlimited (RLIMIT_MEMLOCK; used by --mlock)\n"
-               "  Disk read            unknown\n"
-               "  Memory read          unknown\n");
+               "  Disk read            unknown (devices --disk PATH measures it)\n"
+               "  Memory read          unknown (plan --exact and run measure it)\n");
 }
 
 int main(void) {

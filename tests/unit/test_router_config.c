@@ -277,28 +277,55 @@ static void groups_peers_and_the_rest(void **state) {
     bt_config_close(c);
 }
 
+static void the_nearest_model(void **state) {
+    (void)state;
+    static const char text[] =
+        "models:\n  gemma-3: {model: x, aliases: [small]}\n  hidden: {model: y, unlisted: true}\n"
+        "peers: {far: {proxy: 'http://x', models: [qwen, gemma-3-it]}}\n";
+    static const struct {
+        const char *name, *said;
+        bool near;
+    } rows[] = {
+        {"gema-3", "no model is called gema-3; did you mean \"gemma-3\"? /v1/models lists all 3", true},
+        {"smal", "did you mean \"small\"?", true},
+        {"qwn", "did you mean \"far/qwen\"?", true},
+        {"far/qwn", "did you mean \"far/qwen\"?", true},
+        {"far/gemma-3", "did you mean \"far/gemma-3-it\"?", true},
+        {"hiden", "no model is called hiden; /v1/models lists all 3", false},
+        {"nobody", "no model is called nobody; /v1/models lists all 3", false},
+        {"", "no model is called ; /v1/models lists all 3", false},
+    };
+    bt_config *c = kit_parse(text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char said[BT_CONFIG_NO_MODEL_BYTES];
+        assert_int_equal(bt_config_no_model(c, rows[i].name, said, sizeof said), rows[i].near);
+        if (!strstr(said, rows[i].said)) fail_msg("\"%s\" is not in \"%s\"", rows[i].said, said);
+    }
+    bt_config_close(c);
+}
+
 static void lines_of_errors(void **state) {
     (void)state;
-    kit_refused("a: 1\nlisten: x\n", "dir/c.yaml:1: unknown key \"a\"");
-    kit_refused("listen: x\n", "dir/c.yaml:1: \"x\" is not HOST:PORT");
-    kit_refused("listen: a:99999\n", ":1: \"a:99999\" is not HOST:PORT");
-    kit_refused("\nlistem: x:1\n", ":2: unknown key \"listem\"; did you mean \"listen\"?");
+    kit_refused("a: 1\nlisten: x\n", "dir/c.yaml:1: a: unknown key");
+    kit_refused("listen: x\n", "dir/c.yaml:1: listen: \"x\" is not HOST:PORT");
+    kit_refused("listen: a:99999\n", ":1: listen: \"a:99999\" is not HOST:PORT");
+    kit_refused("\nlistem: x:1\n", ":2: listem: unknown key; did you mean \"listen\"?");
     kit_refused("models:\n  a:\n    model: x\n    alias: [b]\n",
-                ":4: unknown key \"models.<id>.alias\"; did you mean \"aliases\"?");
+                ":4: models.a.alias: unknown key; did you mean \"aliases\"?");
     kit_refused("models:\n  a: {cmd: x, concurencyLimit: 1}\n", "did you mean \"concurrencyLimit\"?");
-    kit_refused("[]", ":1: the file takes a mapping");
-    kit_refused("models: [a]", ":1: models takes a mapping");
-    kit_refused("models: {a: x}", ":1: a takes a mapping");
-    kit_refused("apiKeys: a\napi_keys: b", ":2: \"api_keys\" and \"apiKeys\" (line 1) are the same");
+    kit_refused("[]", ":1: the file: a mapping (key: value) belongs here");
+    kit_refused("models: [a]", ":1: models: a mapping (key: value) belongs here");
+    kit_refused("models: {a: x}", ":1: models.a: a mapping (key: value) belongs here");
+    kit_refused("apiKeys: a\napi_keys: b", ":2: api_keys: \"api_keys\" and \"apiKeys\" (line 1) are the same");
     kit_refused("health_timeout: 1\nhealthCheckTimeout: 20", "are the same");
     kit_refused("api_keys: ['a b']", "has a blank in it");
     kit_refused("ram_budget: lots", ":1: ");
-    kit_refused("ram_budget: 0", ":1: 0 B is not from 1 B");
+    kit_refused("ram_budget: 0", ":1: ram_budget: 0 B is not from 1 B");
     kit_refused("start_port: 70000", "\"70000\" is not a whole number from 0 to 65535");
     kit_refused("start_port: -1", "\"-1\" is not a whole number");
     kit_refused("start_port: 1.5", "is not a whole number");
     kit_refused("start_port: 99999999999999999999999", "is not a whole number");
-    kit_refused("start_port: []", ":1: a text belongs here");
+    kit_refused("start_port: []", ":1: start_port: a text belongs here");
     kit_refused("hold: soon", "is no time: 10m");
     kit_refused("hold: 10m5", "is no time");
     kit_refused("hold: 2d", "is not from 0 ms to 86400 s");
@@ -309,59 +336,61 @@ static void lines_of_errors(void **state) {
     kit_refused("limits: {flow: 1}", "1 B is not from 4.0 KiB");
     kit_refused("tls_cert: x", "tls_cert and tls_key go together");
     kit_refused("devices: {host: 1G}", "its budget is ram_budget");
-    kit_refused("devices: {CUDA0: {budget: 1G, target: 2G}}", "over its budget");
+    kit_refused("devices: {CUDA0: {budget: 1G, target: 2G}}", "devices.CUDA0: its target is over its budget");
     kit_refused("logToStdout: loud", "is not proxy, upstream, both or none");
 }
 
 static void refused_keys(void **state) {
     (void)state;
-    kit_refused("models: {}\nmatrix: {sets: {}}", ":2: matrix: memory admission decides");
-    kit_refused("routing:\n  router:\n    use: matrix", ":3: only group: memory admission");
+    kit_refused("models: {}\nmatrix: {sets: {}}", "dir/c.yaml:2: matrix: memory admission decides");
+    kit_refused("routing:\n  router:\n    use: matrix", ":3: routing.router.use: only group: memory admission");
     kit_refused("routing: {router: {settings: {matrix: {}}}}", "routing.router.settings.matrix: memory admission");
     kit_refused("profiles: {x: {}}", "profiles: no names are rewritten");
     kit_refused("selectors: {x: {}}", "selectors: there are no virtual models");
     kit_refused("routing: {scheduler: {use: lifo}}", "only fifo");
-    kit_refused("routing: {router: {usee: group}}", "unknown key \"routing.router.usee\"; did you mean \"use\"?");
+    kit_refused("routing: {router: {usee: group}}", "routing.router.usee: unknown key; did you mean \"use\"?");
 }
 
 static void refused_models(void **state) {
     (void)state;
-    kit_refused("models: {a: {}}", ":1: a has neither model nor cmd");
-    kit_refused("models: {a: {model: x, cmd: y}}", "a has model and cmd");
-    kit_refused("models: {a: {cmd: 'x --port ${PORT}', args: y}}", "a has args, which go with model");
-    kit_refused("models: {a: {model: x, proxy: 'http://x'}}", "a has proxy, which goes with cmd");
-    kit_refused("models:\n\n  a: {cmd: server}", ":3: a is never told its port");
-    kit_refused("models: {a: {cmd: server, proxy: 'http://x:${PORT}'}}", "a is never told its port");
+    kit_refused("models: {a: {}}", ":1: models.a: it has neither model nor cmd");
+    kit_refused("models: {a: {model: x, cmd: y}}", "models.a: it has model and cmd");
+    kit_refused("models: {a: {cmd: 'x --port ${PORT}', args: y}}", "models.a: it has args, which go with model");
+    kit_refused("models: {a: {model: x, proxy: 'http://x'}}", "models.a: it has proxy, which goes with cmd");
+    kit_refused("models:\n\n  a: {cmd: server}", ":3: models.a: it is never told its port");
+    kit_refused("models: {a: {cmd: server, proxy: 'http://x:${PORT}'}}", "models.a: it is never told its port");
     kit_refused("models: {a: {cmd: ''}}", "a command without a program");
     kit_refused("models: {a: {cmd: '# off'}}", "a command without a program");
     kit_refused("models:\n  a:\n    cmd: |\n      server\n      --port ${PORT}\n      > log\n",
-                ":6: no shell reads this");
+                ":6: models.a.cmd: no shell reads this");
     kit_refused("models: {a: {model: x, args: --port 1}}", "--port is given by the router");
     kit_refused("models: {a: {model: x, args: [--model=y]}}", "--model=y is given by the router");
     kit_refused("models: {a: {cmd: x, proxy: 'ftp://x'}}", "is no http:// or https:// address");
     kit_refused("models: {a: {cmd: x, proxy: 'http://'}}", "is no http:// or https:// address");
-    kit_refused("models: {a: {model: x, check_endpoint: health}}", "is a path as /health, or none");
-    kit_refused("models: {a: {model: x, env: [A]}}", "\"A\" is not NAME=VALUE");
+    kit_refused("models: {a: {model: x, check_endpoint: health}}",
+                "models.a.check_endpoint: \"health\" is neither a path, as /health, nor none");
+    kit_refused("models: {a: {model: x, env: [A]}}", ":1: models.a.env[0]: \"A\" is not NAME=VALUE");
     kit_refused("models: {a: {model: x, env: {A=B: 1}}}", "is no name of a variable");
-    kit_refused("models: {a: {model: x, ttl: -2}}", "\"-2\" is no time");
+    kit_refused("models: {a: {model: x, ttl: -2}}", ":1: models.a.ttl: \"-2\" is no time");
     kit_refused("models: {'': {model: x}}", "is no id of a model");
     kit_refused("models: {\"a\\tb\": {model: x}}", "is no id of a model");
     kit_refused("models: {'${A}': {model: x}}", "is no id of a model");
     kit_refused("models: {a: {model: x}, a: {model: y}}", "\"a\" stands at line 1 already");
     kit_refused("models:\n  a: {model: x, aliases: [b]}\n  b: {model: y}",
-                ":2: a is called \"b\", and so is b (line 3)");
-    kit_refused("models:\n  a: {model: x, aliases: [c]}\n  b: {model: y, aliases: [c]}", ":3: b is called \"c\"");
+                ":2: models.a: a is called \"b\", and so is b (line 3)");
+    kit_refused("models:\n  a: {model: x, aliases: [c]}\n  b: {model: y, aliases: [c]}",
+                ":3: models.b: b is called \"c\"");
     kit_refused("models: {a: {model: x, aliases: [a]}}", "a is called \"a\", and so is a");
-    kit_refused("models: {a: {model: x, metadata: [1]}}", "metadata takes a mapping");
+    kit_refused("models: {a: {model: x, metadata: [1]}}", "models.a.metadata: a mapping (key: value) belongs here");
     kit_refused("models: {a: {model: x, metadata: {n: .inf}}}", "JSON has no number for .inf");
     kit_refused("models: {alpha: {model: x}}\nhooks: {on_startup: {preload: [alfa]}}",
-                ":2: no model is called \"alfa\"; did you mean \"alpha\"?");
+                ":2: hooks.on_startup.preload: no model is called \"alfa\"; did you mean \"alpha\"?");
     kit_refused("models: {a: {model: x}}\ngroups: {g: {members: [a]}, h: {members: [a]}}",
-                "a is a member of g already");
-    kit_refused("groups: {g: {}}", "a group without members");
+                "groups.h.members: a is a member of g already");
+    kit_refused("groups: {g: {}}", "groups.g: a group without members");
     kit_refused("groups: {g: {members: []}}\nrouting: {router: {settings: {groups: {}}}}", "give them once");
-    kit_refused("peers: {p: {models: [a]}}", "peer p has no proxy");
-    kit_refused("peers: {p: {proxy: 'http://x'}}", "peer p has no models");
+    kit_refused("peers: {p: {models: [a]}}", "peers.p: it has no proxy");
+    kit_refused("peers: {p: {proxy: 'http://x'}}", "peers.p: it has no models");
     kit_refused("peers: {p/q: {proxy: 'http://x', models: [a]}}", "is no name of a peer");
     kit_refused("peers: {p: {proxy: 'http://x:${PORT}', models: [a]}}", "a peer is not started here");
     kit_refused("routing: {scheduler: {settings: {fifo: {priority: {x: 1}}}}}", "no model is called \"x\"");
@@ -419,12 +448,12 @@ static void loading(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_values),    cmocka_unit_test(defaults),
-        cmocka_unit_test(the_example),     cmocka_unit_test(every_key_of_a_model),
-        cmocka_unit_test(the_top),         cmocka_unit_test(groups_peers_and_the_rest),
-        cmocka_unit_test(lines_of_errors), cmocka_unit_test(refused_keys),
-        cmocka_unit_test(refused_models),  cmocka_unit_test(too_many),
-        cmocka_unit_test(loading),
+        cmocka_unit_test(empty_values),      cmocka_unit_test(defaults),
+        cmocka_unit_test(the_example),       cmocka_unit_test(every_key_of_a_model),
+        cmocka_unit_test(the_top),           cmocka_unit_test(groups_peers_and_the_rest),
+        cmocka_unit_test(the_nearest_model), cmocka_unit_test(lines_of_errors),
+        cmocka_unit_test(refused_keys),      cmocka_unit_test(refused_models),
+        cmocka_unit_test(too_many),          cmocka_unit_test(loading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

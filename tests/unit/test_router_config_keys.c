@@ -2,6 +2,7 @@
  * test_router_config_keys.c: docs/config.md and the page burthen-config(5) have the keys as the program has them.
  * UPDATE=1 writes them anew. */
 #include "router/config_read.h"
+#include "router_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -256,8 +257,62 @@ static void the_table_is_sound(void **state) {
     }
 }
 
+/* A document in which value stands at "models.<id>.ttl" on line 2, and its error: FILE:LINE: KEY... */
+static void refused_at(const char *key, const char *value) {
+    char text[400] = "\n";
+    size_t n = 1;
+    uint32_t n_open = 0;
+    for (const char *p = key; *p; p++) {
+        bool deeper = *p == '.';
+        n += (size_t)snprintf(text + n, sizeof text - n, deeper ? ": {" : "%c", *p);
+        n_open += deeper;
+    }
+    n += (size_t)snprintf(text + n, sizeof text - n, ": %s", value);
+    while (n_open-- > 0)
+        text[n++] = '}';
+    text[n] = '\0';
+    char what[200];
+    (void)snprintf(what, sizeof what, "dir/c.yaml:2: %s", key);
+    kit_refused(text, what);
+}
+
+/* Whatever cannot be a value of a key is refused with the place and the whole of its name, in both spellings. */
+static void wrong_values_name_their_keys(void **state) {
+    (void)state;
+    uint32_t n_tried = 0;
+    for (size_t i = 0; i < bt_config_n_keys; i++) {
+        const bt_key *key = &bt_config_keys[i];
+        const char *names[] = {key->name, key->swap};
+        bool ranged =
+            key->kind == BT_KEY_U32 || key->kind == BT_KEY_I32 || key->kind == BT_KEY_SIZE || key->kind == BT_KEY_TIME;
+        for (size_t k = 0; k < 2 && key->kind != BT_KEY_NOTE; k++) {
+            char name[200];
+            if (!names[k]) continue;
+            (void)snprintf(name, sizeof name, "%s%s", bt_config_place_name(key->place), names[k]);
+            refused_at(name, "[[]]");
+            if (ranged || key->kind == BT_KEY_BOOL) refused_at(name, "12Q");
+            if (ranged) refused_at(name, "-2000000000");
+            n_tried++;
+        }
+    }
+    assert_true(n_tried > 100);
+    refused_at("devices.CUDA0", "12Q");
+    refused_at("models.m.memory.host", "12Q");
+    refused_at("models.m.env.A", "[]");
+    refused_at("models.m.filters.set_params_by_id.n", "1");
+    /* of a way that is longer than a message has room for each part is cut, and the sentence is whole */
+    char id[BT_CONFIG_ID_MAX + 1];
+    memset(id, 'm', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    char text[400];
+    (void)snprintf(text, sizeof text, "models: {%s: {model: x, filters: {set_params_by_id: {%s: 1}}}}", id, id);
+    kit_refused(text, "mmm.filters.set_params_by_id.mmm");
+    kit_refused(text, "mmm: a mapping (key: value) belongs here");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_document), cmocka_unit_test(the_page),
-                                       cmocka_unit_test(every_key_of_llama_swap), cmocka_unit_test(the_table_is_sound)};
+                                       cmocka_unit_test(every_key_of_llama_swap), cmocka_unit_test(the_table_is_sound),
+                                       cmocka_unit_test(wrong_values_name_their_keys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

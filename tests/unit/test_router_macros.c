@@ -67,8 +67,8 @@ static void in_commands(void **state) {
 
 static void refused(void **state) {
     (void)state;
-    kit_refused("\nlisten: ${a}", ":2: ${a} is no macro");
-    kit_refused("macros: {port: 1}\nlisten: 'x:${prt}'", ":2: ${prt} is no macro; did you mean ${port}?");
+    kit_refused("\nlisten: ${a}", ":2: listen: ${a} is no macro");
+    kit_refused("macros: {port: 1}\nlisten: 'x:${prt}'", ":2: listen: ${prt} is no macro; did you mean ${port}?");
     kit_refused("listen: ${env.NONE}", "${env.NONE} is not in the environment");
     kit_refused("listen: ${env.BAD}", "${env.BAD} is no UTF-8");
     kit_refused("listen: ${MODEL_ID}:1", "${MODEL_ID} is known in a model only");
@@ -80,8 +80,8 @@ static void refused(void **state) {
     kit_refused("macros: {PORT: 1}", "\"PORT\" is no name for a macro");
     kit_refused("macros: {a.b: 1}", "\"a.b\" is no name for a macro");
     kit_refused("macros: {'': 1}", "is no name for a macro");
-    kit_refused("macros:\n  a: [1]", ":2: macro a is a list");
-    kit_refused("macros: 1", "macros takes a mapping");
+    kit_refused("macros:\n  a: [1]", ":2: macros: macro a is a list");
+    kit_refused("macros: 1", "macros: a mapping (key: value) belongs here");
     kit_refused("models: {a: {model: x, macros: {MODEL_ID: 1}}}", "\"MODEL_ID\" is no name for a macro");
     char text[400];
     (void)snprintf(text, sizeof text, "macros: {%064d: 1}", 0);
@@ -98,7 +98,7 @@ static void bounded(void **state) {
         strcat(text, line);
     }
     strcat(text, "listen: ${k}\n");
-    kit_refused(text, ":13: ${a} is one macro too many in a value");
+    kit_refused(text, ":13: listen: ${a} is one macro too many in a value");
     (void)snprintf(text, sizeof text, "macros:\n  m0: x\n");
     for (uint32_t i = 1; i < 20; i++) {
         char line[40];
@@ -111,7 +111,7 @@ static void bounded(void **state) {
     size_t n = (size_t)snprintf(large, sizeof large, "macros: {m: ");
     memset(large + n, 'x', 30000);
     (void)snprintf(large + n + 30000, sizeof large - n - 30000, "}\nlisten: \"${m}${m}${m}\"\n");
-    kit_refused(large, ":2: more than 64.0 KiB in one value");
+    kit_refused(large, ":2: listen: more than 64.0 KiB in one value");
 }
 
 int main(void) {
