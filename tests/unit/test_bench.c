@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/heap.h"
+#include "heap_check.h"
 #include "report/bench.h"
 #include "report/report.h"
 #include "report_fixture.h"
@@ -401,11 +402,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
@@ -423,5 +419,5 @@ int main(void) {
         cmocka_unit_test(test_plot_of_nothing),
         cmocka_unit_test(test_row_there_and_back),
     };
-    return cmocka_run_group_tests_name("bench", tests, start, stop);
+    return cmocka_run_group_tests_name("bench", tests, start, heap_is_empty);
 }

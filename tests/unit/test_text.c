@@ -10,13 +10,9 @@
 #include "base/fault.h"
 #include "base/heap.h"
 #include "base/text.h"
+#include "heap_check.h"
 
 #include <string.h>
-
-static int nothing_left(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
 
 static void test_grows(void **state) {
     (void)state;
@@ -168,7 +164,7 @@ static void test_faults(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_teardown(f, nothing_left)
+#define CASE(f) cmocka_unit_test_teardown(f, heap_is_empty)
     const struct CMUnitTest tests[] = {
         CASE(test_grows),   CASE(test_reserve),    CASE(test_maximum),
         CASE(test_escapes), CASE(test_characters), CASE(test_faults),
