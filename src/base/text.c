@@ -151,6 +151,12 @@ const char *bt_text_str(const bt_text *text) {
     return text->data ? text->data : "";
 }
 
+bool bt_ends_with(const char *text, const char *end) {
+    size_t n = strlen(text);
+    size_t n_end = strlen(end);
+    return n > n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
 const char *bt_path_file(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;

@@ -22,15 +22,9 @@
 #define HINT_MAX_BYTES 4096
 #define DIR_NAME_MAX   1024
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name);
-    size_t n_end = strlen(end);
-    return n > n_end && strcmp(name + n - n_end, end) == 0;
-}
-
 /* The files that a person would name: no later shards of a set ("-00002-of-00003.gguf"). */
 static bool is_model(const char *name) {
-    if (name[0] == '.' || !ends_with(name, ".gguf")) return false;
+    if (name[0] == '.' || !bt_ends_with(name, ".gguf")) return false;
     const char *of = strstr(name, "-of-");
     return !of || of - name < 6 || strncmp(of - 6, "-00001", 6) == 0;
 }

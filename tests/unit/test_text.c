@@ -163,11 +163,21 @@ static void test_faults(void **state) {
 #endif
 }
 
+static void test_ends(void **state) {
+    (void)state;
+    assert_true(bt_ends_with("m.gguf", ".gguf"));
+    assert_false(bt_ends_with(".gguf", ".gguf")); /* nothing before it */
+    assert_false(bt_ends_with("gguf", ".gguf"));
+    assert_false(bt_ends_with("", ".gguf"));
+    assert_false(bt_ends_with("m.gguf.part", ".gguf"));
+    assert_true(bt_ends_with("m", ""));
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_teardown(f, heap_is_empty)
     const struct CMUnitTest tests[] = {
-        CASE(test_grows),   CASE(test_reserve),    CASE(test_maximum),
-        CASE(test_escapes), CASE(test_characters), CASE(test_faults),
+        CASE(test_grows),      CASE(test_reserve), CASE(test_maximum), CASE(test_escapes),
+        CASE(test_characters), CASE(test_ends),    CASE(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
