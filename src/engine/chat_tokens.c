@@ -68,7 +68,7 @@ static bt_status flush(cutter *c, bool strip_last, bt_error *err) {
         keep(c, tokens, n_tokens);
         bt_heap_free(tokens);
     }
-    c->plain.n_bytes = 0;
+    bt_text_clear(&c->plain);
     c->strip_first = false;
     return BT_OK;
 }

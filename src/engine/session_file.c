@@ -104,8 +104,11 @@ bt_status bt_session_file_save(const char *path, bt_session *session, const bt_f
     bt_text_init(&trailer, TRAILER_BYTES_MAX);
     put_trailer(facts, plan, saved, &trailer);
     if (trailer.failed) {
+        bt_status status = bt_text_memory(&trailer, err);
         bt_text_done(&trailer);
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, TRAILER_BYTES_MAX, 0, "no memory to save a session");
+        if (status != BT_OK) return status;
+        return bt_fail(err, BT_E_LIMIT, "session_write", BT_MEASURE_BYTES, 0, TRAILER_BYTES_MAX,
+                       "the session has more text than can be written to %s", path);
     }
     int fd = mkostemp(aside, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {

@@ -62,6 +62,7 @@ static bt_status write_request(const bt_template *t, const bt_message *messages,
         bt_counted_put_string(out, messages[i].role, strlen(messages[i].role));
         bt_counted_put_string(out, messages[i].content, messages[i].n_bytes);
     }
+    BT_TRY(bt_text_memory(out, err));
     if (out->failed)
         return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_BYTES, 0, BT_TEMPLATE_WIRE_MAX,
                        "the conversation has more text than can be rendered at once");
@@ -167,6 +168,7 @@ static bt_status ask(const bt_template *t, const bt_text *request, bt_text *repl
     int state = 0;
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         continue;
+    BT_TRY(bt_text_memory(reply, err));
     if (reply->failed)
         return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_BYTES, 0, reply->max_bytes,
                        "the chat template makes more text than can be taken");

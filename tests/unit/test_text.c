@@ -155,7 +155,7 @@ static void test_faults(void **state) {
     bt_fault_arm(0, false);
     bt_text_add_n(&text, long_one, sizeof long_one);
     assert_true(bt_fault_disarm());
-    assert_true(text.failed);
+    assert_true(text.failed && text.refused);
     assert_string_equal(bt_text_str(&text), "kept");
     bt_text_done(&text);
 #else
