@@ -164,6 +164,12 @@ const char *bt_text_str(const bt_text *text) {
     return text->data ? text->data : "";
 }
 
+bool bt_is_among(const char *text, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(text, names[i]) == 0) return true;
+    return false;
+}
+
 bool bt_ends_with(const char *text, const char *end) {
     size_t n = strlen(text);
     size_t n_end = strlen(end);

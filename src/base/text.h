@@ -35,6 +35,8 @@ bool bt_utf8_is_control(const char *s, size_t length);
 /* The longest prefix of the first n bytes that does not end inside a character. */
 size_t bt_utf8_fit(const char *s, size_t n);
 
+/* One of n names. */
+bool bt_is_among(const char *text, const char *const *names, size_t n);
 /* Something, and behind it end. */
 bool bt_ends_with(const char *text, const char *end);
 /* The last part of a path; the whole path where it ends with a slash. */

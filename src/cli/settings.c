@@ -26,7 +26,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WHERE_BYTES (PATH_MAX + 64u) /* a path, and ":LINE" */
@@ -211,12 +210,8 @@ void bt_settings_close(bt_settings *settings) {
 
 /* ---- where it is ------------------------------------------------------------------------------------------------ */
 
-static const char *process_environ(const char *name) {
-    return getenv(name);
-}
-
 bool bt_settings_path(const char *(*environ_get)(const char *), char *ret_path, size_t capacity, bool *ret_named) {
-    const char *(*get_variable)(const char *) = environ_get ? environ_get : process_environ;
+    const char *(*get_variable)(const char *) = environ_get ? environ_get : bt_environ;
     const char *named = get_variable("BURTHEN_CONFIG");
     const char *config = get_variable("XDG_CONFIG_HOME");
     const char *home = get_variable("HOME");

@@ -78,9 +78,7 @@ static bt_tensor_role role_of(const bt_facts *facts, const bt_tensor *t) {
  * shown to it under that name. Of one that is not known here it is not known either. */
 static bool is_always_tied(const char *arch) {
     static const char *const names[] = {"bitnet", "cohere2", "command-r", "gemma", "gemma2", "openelm", "plm"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(arch, names[i]) == 0) return true;
-    return !bt_attention_is_known(arch);
+    return bt_is_among(arch, names, sizeof names / sizeof *names) || !bt_attention_is_known(arch);
 }
 
 void bt_roles_fill(bt_facts *facts) {

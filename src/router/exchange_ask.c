@@ -138,9 +138,7 @@ static bt_status set_headers(bt_exchange *e, const bt_exchange_ask *ask, bt_erro
 
 static bool has_body(const bt_exchange_ask *ask) {
     static const char *const always[] = {"POST", "PUT", "PATCH"};
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        if (strcmp(ask->method, always[i]) == 0) return true;
-    return ask->n_body > 0;
+    return ask->n_body > 0 || bt_is_among(ask->method, always, sizeof always / sizeof *always);
 }
 
 static bt_status set_method(bt_exchange *e, const bt_exchange_ask *ask, bt_error *err) {

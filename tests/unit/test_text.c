@@ -163,6 +163,16 @@ static void test_faults(void **state) {
 #endif
 }
 
+static void test_is_among(void **state) {
+    (void)state;
+    const char *const names[] = {"a", "", "abc"};
+    assert_true(bt_is_among("abc", names, 3));
+    assert_true(bt_is_among("", names, 3));
+    assert_false(bt_is_among("ab", names, 3));
+    assert_false(bt_is_among("abc", names, 2));
+    assert_false(bt_is_among("a", NULL, 0));
+}
+
 static void test_ends(void **state) {
     (void)state;
     assert_true(bt_ends_with("m.gguf", ".gguf"));
@@ -176,8 +186,8 @@ static void test_ends(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_teardown(f, heap_is_empty)
     const struct CMUnitTest tests[] = {
-        CASE(test_grows),      CASE(test_reserve), CASE(test_maximum), CASE(test_escapes),
-        CASE(test_characters), CASE(test_ends),    CASE(test_faults),
+        CASE(test_grows),      CASE(test_reserve),  CASE(test_maximum), CASE(test_escapes),
+        CASE(test_characters), CASE(test_is_among), CASE(test_ends),    CASE(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
