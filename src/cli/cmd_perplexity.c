@@ -6,15 +6,13 @@
 #include "base/heap.h"
 #include "cli/running.h"
 #include "engine/perplexity.h"
+#include "engine/tokenize.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define TEXT_MAX_BYTES (64u << 20) /* what one tokenization takes (engine/session.c) */
-
-static bool on_chunk(uint32_t chunk, uint32_t n_chunks, double value, void *user) {
+static bool on_chunk(uint32_t chunk, double value, void *user) {
     int *failed_sys = user;
-    (void)n_chunks;
     (void)printf("[%u]%.4lf,", chunk + 1, value);
     if (fflush(stdout) != 0) *failed_sys = errno;
     return *failed_sys == 0 && bt_running_signal() == 0;
@@ -28,19 +26,18 @@ static int fail_output(int sys) {
 
 static int score(bt_running *running, const bt_text *text) {
     bt_error err = {0};
-    int32_t *tokens = NULL;
-    uint32_t n = 0;
+    bt_token_stream *tokens = NULL;
     bt_perplexity result;
     int failed_sys = 0;
     uint32_t n_chunk = running->options->wishes.n_ctx;
     if (n_chunk == 0) n_chunk = running->plan.n_ctx;
-    bt_status status =
-        bt_session_tokenize(running->engine, bt_text_str(text), text->n_bytes, true, false, &tokens, &n, &err);
+    bt_tokenize_ask ask = bt_tokenize_ask_of(running->engine, bt_text_str(text), text->n_bytes, true, false);
+    bt_status status = bt_token_stream_open(&ask, &tokens, &err);
     uint32_t max_chunks = running->options->n_chunks < 0 ? UINT32_MAX : (uint32_t)running->options->n_chunks;
     if (status == BT_OK)
-        status = bt_perplexity_compute(running->session, tokens, n, n_chunk, running->plan.n_ubatch, max_chunks,
-                                       on_chunk, &failed_sys, &result, &err);
-    bt_heap_free(tokens);
+        status = bt_perplexity_compute(running->session, tokens, n_chunk, running->plan.n_ubatch, max_chunks, on_chunk,
+                                       &failed_sys, &result, &err);
+    bt_token_stream_close(tokens);
     if (failed_sys != 0) return fail_output(failed_sys);
     if (status != BT_OK) return bt_running_fail(&err);
     (void)printf("\nFinal estimate: PPL = %.4lf +/- %.5lf\n", result.value, result.error);
@@ -81,7 +78,7 @@ static bt_status read_text(const bt_cli_options *options, bt_text *text, bt_erro
 int bt_cmd_perplexity(const bt_cli_options *options, bt_option_result *args) {
     bt_error err = {0};
     bt_text text;
-    bt_text_init(&text, TEXT_MAX_BYTES);
+    bt_text_init(&text, BT_TOKENIZE_TEXT_MAX);
     bt_status status = read_text(options, &text, &err);
     int code = status == BT_OK ? open_and_score(options, args->args[0], &text) : bt_cli_fail(&err);
     bt_text_done(&text);

@@ -12,14 +12,14 @@
 #include "cli/running.h"
 #include "engine/generate.h"
 #include "engine/session_file.h"
+#include "engine/tokenize.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PROMPT_MAX_BYTES (64u << 20) /* what one tokenization takes (engine/session.c) */
-#define TEXT_MAX_BYTES   (1u << 20)  /* of the text kept for --stats */
-#define TOKENS_MAX       65536u      /* of the tokens kept for --stats */
+#define TEXT_MAX_BYTES (1u << 20) /* of the text kept for --stats */
+#define TOKENS_MAX     65536u     /* of the tokens kept for --stats */
 
 const char *bt_cmd_engine_version(void) {
     return bt_engine_build_version();
@@ -56,7 +56,7 @@ static bool on_token(int32_t token, const char *bytes, size_t n_bytes, void *use
 }
 
 static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_error *err) {
-    bt_text_init(prompt, PROMPT_MAX_BYTES);
+    bt_text_init(prompt, BT_TOKENIZE_TEXT_MAX);
     if (options->prompt) {
         bt_text_add(prompt, options->prompt);
     } else {
@@ -69,17 +69,17 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
     }
     BT_TRY(bt_text_memory(prompt, err));
     if (prompt->failed)
-        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, PROMPT_MAX_BYTES, "the prompt is too long");
+        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, BT_TOKENIZE_TEXT_MAX,
+                       "the prompt is too long");
     return BT_OK;
 }
 
 /* A prompt that does not fit is refused with both numbers, never cut: before weights are read, where it is known. */
 static bt_status check_prompt(bt_engine *engine, const bt_plan *plan, const void *user, bt_error *err) {
     const bt_text *prompt = user;
-    int32_t *tokens = NULL;
     uint32_t n_prompt = 0;
-    BT_TRY(bt_session_tokenize(engine, bt_text_str(prompt), prompt->n_bytes, true, true, &tokens, &n_prompt, err));
-    bt_heap_free(tokens);
+    bt_tokenize_ask ask = bt_tokenize_ask_of(engine, bt_text_str(prompt), prompt->n_bytes, true, true);
+    BT_TRY(bt_tokenize_count(&ask, &n_prompt, err));
     uint32_t n_ctx = plan->n_ctx / (plan->n_parallel > 0 ? plan->n_parallel : 1);
     if (n_prompt <= n_ctx) return BT_OK;
     return bt_fail(err, BT_E_ARG, "prompt_tokens", BT_MEASURE_TOKENS, n_prompt, n_ctx,
@@ -132,7 +132,8 @@ static bt_status join(bt_running *running, output *out, const bt_text *prompt, i
     uint32_t n = 0;
     BT_TRY(resume(running, out, &n_decoded, err));
     bool is_new = out->n_all == 0;
-    BT_TRY(bt_session_tokenize(running->engine, bt_text_str(prompt), prompt->n_bytes, is_new, true, &tokens, &n, err));
+    bt_tokenize_ask ask = bt_tokenize_ask_of(running->engine, bt_text_str(prompt), prompt->n_bytes, is_new, true);
+    BT_TRY(bt_tokenize(&ask, &tokens, &n, err));
     uint32_t n_left = out->n_all - n_decoded;
     if (!is_new && n_left + n == 0) { /* its last token once more: its logits are wanted */
         n_decoded = bt_session_keep(running->session, n_decoded - 1);
@@ -267,7 +268,7 @@ int bt_cmd_run(const bt_cli_options *options, bt_option_result *args) {
     bt_error err = {0};
     bt_text prompt;
     bt_text grammar;
-    bt_text_init(&grammar, PROMPT_MAX_BYTES);
+    bt_text_init(&grammar, BT_TOKENIZE_TEXT_MAX);
     bt_status status = read_prompt(options, &prompt, &err);
     if (status == BT_OK) status = bt_cli_check_outputs(options, &err);
     if (status == BT_OK && options->grammar_file) status = bt_cli_read_file(options->grammar_file, &grammar, &err);

@@ -227,6 +227,9 @@ static void buffer_get(ggml_backend_buffer_t ggml, const struct ggml_tensor *ten
         pthread_mutex_unlock(&device->graph_lock);
         if (is_file) return;
     }
+    /* Nothing was computed. Reading would map pages of zeros, which take no memory and yet are seen as resident: the
+     * heap that a dry run measures beside them would be too small by as much. */
+    if (device->params.measuring && ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return;
     const uint8_t *span = tensor_span(ggml, tensor, offset, size);
     if (span) memcpy(data, span, size);
 }

@@ -15,10 +15,13 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "engine/template_wire.h"
+#include "engine/tokenize.h"
 
 #include "llama.h"
 
 #include <string.h>
+
+#define SOME 256u /* tokens handed over at once */
 
 typedef struct cutter {
     const struct llama_vocab *vocab;
@@ -32,8 +35,8 @@ static bool is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r'); /* isspace of the C locale, as llama.cpp asks */
 }
 
-static void keep(cutter *c, const int32_t *tokens, int32_t n) {
-    for (int32_t i = 0; i < n; i++, c->n++)
+static void keep(cutter *c, const int32_t *tokens, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++, c->n++)
         if (c->n < c->n_max) c->tokens[c->n] = tokens[i];
 }
 
@@ -41,17 +44,25 @@ static bt_status no_memory(uint64_t n, bt_error *err) {
     return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n, 0, "no memory for the tokens of a conversation");
 }
 
-/* Tokens of a text alone, in a new array. */
-static bt_status tokenize(const struct llama_vocab *vocab, const char *text, size_t n_bytes, bool parse_special,
-                          int32_t **ret, int32_t *ret_n, bt_error *err) {
-    int32_t wanted = -llama_tokenize(vocab, text, (int32_t)n_bytes, NULL, 0, false, parse_special);
-    if (wanted < 0)
-        return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
-    int32_t *tokens = bt_heap_array((size_t)wanted + 1, sizeof *tokens);
-    if (!tokens) return no_memory((uint64_t)wanted, err);
-    *ret_n = llama_tokenize(vocab, text, (int32_t)n_bytes, tokens, wanted, false, parse_special);
-    *ret = tokens;
-    return BT_OK;
+/* Of a text alone. A text without a seam takes what it takes: models that converse cut theirs into words. */
+static bt_tokenize_ask ask_of(const struct llama_vocab *vocab, const char *text, size_t n_bytes, bool parse_special) {
+    return (bt_tokenize_ask){
+        .vocab = vocab, .text = text, .n_bytes = n_bytes, .parse_special = parse_special, .room_bytes = UINT64_MAX};
+}
+
+static bt_status keep_text(cutter *c, const char *text, size_t n_bytes, bt_error *err) {
+    bt_tokenize_ask ask = ask_of(c->vocab, text, n_bytes, false);
+    bt_token_stream *stream = NULL;
+    int32_t some[SOME];
+    uint32_t n = 0;
+    BT_TRY(bt_token_stream_open(&ask, &stream, err));
+    bt_status status;
+    do {
+        status = bt_token_stream_next(stream, some, SOME, &n, err);
+        if (status == BT_OK) keep(c, some, n);
+    } while (status == BT_OK && n > 0);
+    bt_token_stream_close(stream);
+    return status;
 }
 
 static bt_status flush(cutter *c, bool strip_last, bt_error *err) {
@@ -61,13 +72,7 @@ static bt_status flush(cutter *c, bool strip_last, bt_error *err) {
         text++, n--;
     while (strip_last && n > 0 && is_blank(text[n - 1]))
         n--;
-    if (n > 0) {
-        int32_t *tokens = NULL;
-        int32_t n_tokens = 0;
-        BT_TRY(tokenize(c->vocab, text, n, false, &tokens, &n_tokens, err));
-        keep(c, tokens, n_tokens);
-        bt_heap_free(tokens);
-    }
+    if (n > 0) BT_TRY(keep_text(c, text, n, err));
     bt_text_clear(&c->plain);
     c->strip_first = false;
     return BT_OK;
@@ -93,10 +98,11 @@ static bool is_control(const struct llama_vocab *vocab, int32_t token) {
 /* The template's own text: which control tokens it holds the tokenizer says; where, their texts. */
 static bt_status add_template(cutter *c, const char *text, size_t n, bt_error *err) {
     int32_t *tokens = NULL;
-    int32_t n_tokens = 0;
-    BT_TRY(tokenize(c->vocab, text, n, true, &tokens, &n_tokens, err));
+    uint32_t n_tokens = 0;
+    bt_tokenize_ask ask = ask_of(c->vocab, text, n, true);
+    BT_TRY(bt_tokenize(&ask, &tokens, &n_tokens, err));
     bt_status status = BT_OK;
-    for (int32_t i = 0; i < n_tokens && status == BT_OK; i++) {
+    for (uint32_t i = 0; i < n_tokens && status == BT_OK; i++) {
         if (!is_control(c->vocab, tokens[i])) continue;
         const char *word = llama_vocab_get_text(c->vocab, tokens[i]);
         const char *at = memmem(text, n, word, strlen(word));

@@ -37,11 +37,15 @@ static double negative_log_likelihood(const float *logits, int32_t n_vocab, int3
 typedef struct scorer {
     bt_session *session;
     const struct llama_vocab *vocab;
-    int32_t *chunk; /* [n_ctx]: a copy, whose first token may be replaced by the beginning-of-text token */
+    bt_token_stream *tokens;
+    int32_t *chunk; /* [2 * n_ctx]: the present one, whose first token may become the beginning-of-text token, and the
+                       next: a text of one chunk is refused before that is scored */
     uint8_t *wants; /* [n_ctx] */
     uint32_t n_ctx, n_ubatch;
+    uint32_t n_ahead; /* tokens of the next one */
     double sum, sum_of_squares;
     uint64_t n_scored;
+    uint32_t n_chunks;
 } scorer;
 
 /* The token after position i is what logits of i predict; the last position of a chunk predicts nothing in it. */
@@ -65,49 +69,61 @@ static bt_status score_chunk(scorer *s, bt_error *err) {
     return BT_OK;
 }
 
-static bt_status score_all(scorer *s, const int32_t *tokens, uint32_t n_chunks,
-                           bool (*on_chunk)(uint32_t, uint32_t, double, void *), void *user, bt_error *err) {
+static bt_status read_first(scorer *s, bt_error *err) {
+    uint32_t n = 0;
+    BT_TRY(bt_token_stream_next(s->tokens, s->chunk, 2 * s->n_ctx, &n, err));
+    if (n / 2 < s->n_ctx)
+        return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, 2 * (uint64_t)s->n_ctx, n,
+                       "the text has %u tokens; with a context of %u at least %u are needed", n, s->n_ctx,
+                       2 * s->n_ctx);
+    s->n_ahead = s->n_ctx;
+    return BT_OK;
+}
+
+static bt_status go_on(scorer *s, bt_error *err) {
+    memcpy(s->chunk, s->chunk + s->n_ctx, s->n_ctx * sizeof *s->chunk);
+    return bt_token_stream_next(s->tokens, s->chunk + s->n_ctx, s->n_ctx, &s->n_ahead, err);
+}
+
+static bt_status score_all(scorer *s, uint32_t max_chunks, bool (*on_chunk)(uint32_t, double, void *), void *user,
+                           bt_error *err) {
     for (uint32_t i = 0; i < s->n_ctx; i++)
         s->wants[i] = i >= s->n_ctx / 2;
-    for (uint32_t c = 0; c < n_chunks; c++) {
-        memcpy(s->chunk, tokens + (size_t)c * s->n_ctx, s->n_ctx * sizeof *s->chunk);
+    BT_TRY(read_first(s, err));
+    for (bool more = true; more;) {
         if (llama_vocab_get_add_bos(s->vocab)) s->chunk[0] = llama_vocab_bos(s->vocab);
         BT_TRY(score_chunk(s, err));
-        if (on_chunk && !on_chunk(c, n_chunks, exp(s->sum / (double)s->n_scored), user))
+        if (on_chunk && !on_chunk(s->n_chunks, exp(s->sum / (double)s->n_scored), user))
             return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "scoring was stopped");
+        more = ++s->n_chunks < max_chunks && s->n_ahead == s->n_ctx;
+        if (more) BT_TRY(go_on(s, err));
     }
     return BT_OK;
 }
 
-bt_status bt_perplexity_compute(bt_session *session, const int32_t *tokens, uint32_t n_tokens, uint32_t n_chunk,
-                                uint32_t n_ubatch, uint32_t max_chunks,
-                                bool (*on_chunk)(uint32_t, uint32_t, double, void *), void *user, bt_perplexity *ret,
-                                bt_error *err) {
+bt_status bt_perplexity_compute(bt_session *session, bt_token_stream *tokens, uint32_t n_chunk, uint32_t n_ubatch,
+                                uint32_t max_chunks, bool (*on_chunk)(uint32_t, double, void *), void *user,
+                                bt_perplexity *ret, bt_error *err) {
     uint32_t n_ctx = (uint32_t)bt_min_u64(n_chunk, bt_session_n_ctx(session));
     if (n_ctx < CHUNK_MIN)
         return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, CHUNK_MIN, n_ctx,
                        "a context of %u tokens scores nothing; at least %u are needed", n_ctx, CHUNK_MIN);
-    if (n_tokens / 2 < n_ctx)
-        return bt_fail(err, BT_E_ARG, "text_short", BT_MEASURE_TOKENS, 2 * (uint64_t)n_ctx, n_tokens,
-                       "the text has %u tokens; with a context of %u at least %u are needed", n_tokens, n_ctx,
-                       2 * n_ctx);
-    scorer s = {.session = session, .n_ctx = n_ctx, .n_ubatch = n_ubatch};
+    scorer s = {.session = session, .tokens = tokens, .n_ctx = n_ctx, .n_ubatch = n_ubatch};
     s.vocab = llama_model_get_vocab(llama_get_model(bt_session_context(session)));
-    s.chunk = bt_heap_array(n_ctx, sizeof *s.chunk);
+    s.chunk = bt_heap_array(n_ctx, 2 * sizeof *s.chunk);
     s.wants = bt_heap_array(n_ctx, sizeof *s.wants);
-    uint32_t n_chunks = (uint32_t)bt_min_u64(n_tokens / n_ctx, max_chunks);
     bt_status status;
     if (!s.chunk || !s.wants)
         status =
             bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_TOKENS, n_ctx, 0, "no memory for a chunk of %u tokens", n_ctx);
     else
-        status = score_all(&s, tokens, n_chunks, on_chunk, user, err);
+        status = score_all(&s, max_chunks, on_chunk, user, err);
     bt_heap_free(s.chunk);
     bt_heap_free(s.wants);
     if (status != BT_OK) return status;
     double mean = s.sum / (double)s.n_scored;
     double variance = s.sum_of_squares / (double)s.n_scored - mean * mean;
-    ret->n_chunks = n_chunks;
+    ret->n_chunks = s.n_chunks;
     ret->n_scored = s.n_scored;
     ret->value = exp(mean);
     ret->error = variance > 0.0 ? sqrt(variance / (double)(s.n_scored - 1)) * ret->value : 0.0;

@@ -14,10 +14,7 @@
 #include "llama.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <string.h>
-
-#define PROMPT_BYTES_MAX (64u << 20) /* text that is tokenized at once; far over any context */
 
 struct bt_session {
     bt_engine *engine;
@@ -345,31 +342,5 @@ bt_status bt_session_take_back(bt_session *session, uint32_t n, bt_error *err) {
         return bt_fail(err, BT_E_DEVICE, "take_back", BT_MEASURE_TOKENS, session->n_used, n,
                        "llama.cpp does not take back tokens of this model");
     session->n_used = n;
-    return BT_OK;
-}
-
-bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_bytes, bool add_special, bool parse_special,
-                              int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
-    const struct llama_vocab *vocab = llama_model_get_vocab(bt_engine_model(engine));
-    if (n_bytes > PROMPT_BYTES_MAX)
-        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, n_bytes, PROMPT_BYTES_MAX,
-                       "a text of %zu bytes is too long to tokenize at once", n_bytes);
-    int32_t wanted = -llama_tokenize(vocab, text, (int32_t)n_bytes, NULL, 0, add_special, parse_special);
-    if (wanted < 0)
-        return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
-    int32_t *tokens = bt_heap_array((size_t)wanted + 1, sizeof *tokens);
-    if (!tokens)
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, (uint64_t)wanted, 0, "no memory for %d tokens",
-                       wanted);
-    int32_t n = llama_tokenize(vocab, text, (int32_t)n_bytes, tokens, wanted, add_special, parse_special);
-    /* A tokenizer's lists take up to a hundred times the text. They were held before the context's pages are touched;
-     * what is left of them would stand beside those. */
-    (void)malloc_trim(0);
-    if (n < 0) {
-        bt_heap_free(tokens);
-        return bt_fail(err, BT_E_FORMAT, "tokenize", BT_MEASURE_BYTES, n_bytes, 0, "the text cannot be tokenized");
-    }
-    *ret_tokens = tokens;
-    *ret_n = (uint32_t)n;
     return BT_OK;
 }

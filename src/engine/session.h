@@ -65,7 +65,3 @@ BT_MUST_CHECK bt_status bt_session_state_load(bt_session *session, const char *p
                                               uint32_t *ret_n, bt_error *err);
 uint64_t bt_session_passes(const bt_session *session); /* micro-batches computed so far */
 uint64_t bt_session_wait_ns(bt_session *session);      /* time that its engine waited for the disk, so far */
-
-/* Text to tokens, as llama.cpp's tools do for a prompt. The array is the caller's, freed with bt_heap_free. */
-BT_MUST_CHECK bt_status bt_session_tokenize(bt_engine *engine, const char *text, size_t n_bytes, bool add_special,
-                                            bool parse_special, int32_t **ret_tokens, uint32_t *ret_n, bt_error *err);

@@ -546,6 +546,10 @@ uint64_t bt_account_peak_mapped_bytes(bt_account *account) {
     return bytes;
 }
 
+uint64_t bt_account_budget_bytes(const bt_account *account) {
+    return account->budget_bytes;
+}
+
 uint64_t bt_account_committed_bytes(bt_account *account) {
     pthread_mutex_lock(&account->lock);
     uint64_t bytes = account->charged_bytes;

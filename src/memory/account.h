@@ -38,6 +38,7 @@ typedef struct bt_line_use {
  */
 BT_MUST_CHECK bt_status bt_account_open(const uint64_t caps[BT_LINE_COUNT], uint64_t budget_bytes,
                                         bt_account **ret_account, bt_error *err);
+uint64_t bt_account_budget_bytes(const bt_account *account); /* as it was opened with */
 /* Every mapping must be gone: returns false, and frees what it can, if one is left (a leak). */
 bool bt_account_close(bt_account *account);
 

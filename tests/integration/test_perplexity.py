@@ -41,6 +41,12 @@ for model, CTX in ((harness.SMOLLM2, 512), (harness.GEMMA3, 512), (harness.SMOLL
                 found = estimate(ours.stdout)
                 print(f"{model.name:36} {budget / harness.MIB:7.1f} MiB ours {found} theirs {theirs}", flush=True)
                 checks.check(found == theirs, f"{model.name} at {budget}: {found} is not {theirs}")
+            kept = harness.json.loads(harness.burthen("report", model, "--json").stdout)["last_run"]["measured"]
+            peak = kept["peak_rss_bytes"]
+            checks.check(peak <= budget, f"{model.name}: a peak of {peak} in a budget of {budget}")
+            for line in kept["lines"]:  # rows of logits once hid the heap from the dry run
+                over = line["peak_bytes"] - line["planned_bytes"]
+                checks.check(over <= 0, f"{model.name} at {budget}: {line['name']} is {over} over its plan")
 none = harness.burthen("perplexity", harness.SMOLLM2, "-f", "-", "-c", 128, "--chunks", 0, stdin=text)
 checks.check(none.returncode == 2 and b"--chunks" in none.stderr, f"no chunks: {none.returncode} {none.stderr[-300:]}")
 for command in (("run", harness.SMOLLM2, "-p", "hi", "-n", 4), ("perplexity", harness.SMOLLM2, "-f", "-", "--chunks", 1)):
