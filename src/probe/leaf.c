@@ -208,6 +208,16 @@ static bool is_at(const char *group, const char *path, const char *name) {
     return group[n] == '\0' || (group[n] == '/' && strcmp(group + n + 1, name) == 0);
 }
 
+/* In v1 one that has ended and was not taken by its parent yet is in no group any more. Its parent may be about to read
+ * what the kernel counted there (router/child_oom.c). */
+static bool is_taken_later(bt_cgroup_walk *walk, uint32_t pid) {
+    char file[32];
+    (void)snprintf(file, sizeof file, "/proc/%" PRIu32 "/stat", pid);
+    if (bt_proc_read(walk->root, file, 0, &walk->text) != 0) return false;
+    const char *end = strrchr(walk->text.data, ')'); /* behind a name that may hold anything */
+    return end && end[1] == ' ' && end[2] == 'Z';
+}
+
 /* No process of that number lives, or it is another's: neither in the leaf nor, about to enter it, in the group above.
  * path: that group as /proc says it, without a last slash. What cannot be known stays. */
 static bool is_left_behind(bt_cgroup_walk *walk, const char *path, const char *name, uint32_t pid) {
@@ -218,7 +228,7 @@ static bool is_left_behind(bt_cgroup_walk *walk, const char *path, const char *n
     if (bt_proc_is_absent(rc) || rc == -ESRCH) return true;
     if (rc < 0 || !bt_cgroup_path_parse(walk->text.data, walk->version == 1 ? "memory" : NULL, group)) return false;
     if (strcmp(group, "/") == 0) group[0] = '\0';
-    return !is_at(group, path, name);
+    return !is_at(group, path, name) && !is_taken_later(walk, pid);
 }
 
 /* A leaf in which others were made (a router that was itself held) goes when those are gone. walk->path: the leaf's

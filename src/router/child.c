@@ -140,6 +140,13 @@ static void forget_stopper(bt_child *child) {
     child->stopper = NULL;
 }
 
+/* What it said before it ended the child is in its pipe by now, though the loop may not have come to it. */
+static void hear_stopper(bt_child *child) {
+    if (!child->stopper) return;
+    (void)read_output(child->stopper, DRAIN_BYTES);
+    bt_log_ring_end_line(child->ask.log);
+}
+
 /* Lines as the log would have them: bytes that would end a text are none. */
 static const char *tail_text(bt_child *child) {
     for (size_t i = 0; i < child->n_tail; i++)
@@ -153,6 +160,7 @@ static void finish(bt_child *child) {
     int status = child->wait_status;
     (void)read_output(child, DRAIN_BYTES);
     bt_log_ring_end_line(child->ask.log);
+    hear_stopper(child);
     if (status < 0) /* somebody else has taken it: a handler of a library? */
         bt_child_classify(-1, 0, false, tail_text(child), &end);
     else if (WIFSIGNALED(status))

@@ -19,7 +19,7 @@ import time
 
 from harness import BIN, Checks, burthen, require
 
-WAIT_S = 20  # for a shell to say what it is asked
+WAIT_S = 60  # for a shell to say what it is asked
 QUIET_S = 0.4  # after which nothing more is expected
 
 
@@ -119,6 +119,7 @@ class Terminal:
         if self.pid == 0:
             os.chdir(folder)
             os.execvpe(command[0], command, environment)
+        self.n_asked = 0
         self.read("ready-0")
 
     def more(self, quiet_s):
@@ -136,6 +137,7 @@ class Terminal:
             text += self.more(QUIET_S)
         if until not in text:
             raise AssertionError(f"a shell did not say {until}: {text!r}")
+        return text
 
     def type(self, keys):
         os.write(self.fd, keys.encode())
@@ -150,10 +152,10 @@ class Terminal:
             if not more and tabs == 1:
                 self.type("\t")
                 tabs = 2
-        self.type("\x15")  # the line is emptied
-        while self.more(QUIET_S / 2):
-            pass
-        return text
+        # The line is emptied, and what came late is waited for: it is no answer to the next question.
+        self.n_asked += 1
+        self.type(f"\x15echo asked-$(({self.n_asked}))-times\n")
+        return text + self.read(f"asked-{self.n_asked}-times")
 
     def close(self):
         os.kill(self.pid, signal.SIGKILL)

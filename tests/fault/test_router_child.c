@@ -100,7 +100,7 @@ static outcome live(scene *s) {
 
 /* Nothing to wait for: what was forsaken is taken by the next start. */
 static void take_what_is_left(void) {
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 30000; i++) {
         if (waitpid(-1, NULL, WNOHANG) < 0) return;
         (void)usleep(1000);
     }

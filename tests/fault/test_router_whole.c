@@ -67,7 +67,7 @@ static void answer_one(int fd) {
                                 "{\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}     \n";
     char text[4096] = "";
     size_t n = 0;
-    be_slow_to_wait(fd, 1);
+    be_slow_to_wait(fd, 10);
     while (n + 1 < sizeof text &&
            (n == 0 || !(text[n - 1] == '}' || (n > 4 && memcmp(text, "GET ", 4) == 0 && text[n - 1] == '\n')))) {
         ssize_t got = recv(fd, text + n, sizeof text - 1 - n, 0);

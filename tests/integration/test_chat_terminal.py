@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import sys
+import termios
 import time
 
 import harness
@@ -16,6 +17,7 @@ import harness
 harness.require(harness.SMOLLM2, pathlib.Path(harness.BIN).parent / "burthen-template")
 checks = harness.Checks()
 WAIT_S = 60
+LOCAL_FLAGS = 3  # where tcgetattr has them
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 
 
@@ -50,8 +52,10 @@ class Terminal:
 
     def type(self, data):
         """At the prompt: libedit shows it just before it takes the terminal over, and an end of input typed in between is
-        lost to the terminal's own line discipline."""
-        time.sleep(0.5)
+        lost to the terminal's own line discipline. So when the terminal edits no lines any more."""
+        end = time.monotonic() + 10
+        while termios.tcgetattr(self.fd)[LOCAL_FLAGS] & termios.ICANON and time.monotonic() < end:
+            time.sleep(0.02)
         self.press(data)
 
     def press(self, data):

@@ -13,6 +13,7 @@ import subprocess
 import time
 
 import harness
+from ports import free_port
 
 harness.require(harness.SMOLLM2)
 if not list(harness.LLAMA_BIN.glob("libggml-rpc*")):
@@ -20,12 +21,6 @@ if not list(harness.LLAMA_BIN.glob("libggml-rpc*")):
 checks = harness.Checks()
 N_BLOCKS = 30  # of SmolLM2
 PROMPT = "The capital of France is"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -37,7 +32,7 @@ def worker(memory, port=None):
                                env=harness.environment())
     try:
         os.set_blocking(process.stderr.fileno(), False)
-        log, end = b"", time.monotonic() + 20
+        log, end = b"", time.monotonic() + 60
         while b"listening at" not in log and process.poll() is None and time.monotonic() < end:
             log += process.stderr.read() or b""
             time.sleep(0.01)

@@ -25,6 +25,8 @@
 #define MIB  (UINT64_C(1) << 20)
 #define SKIP 77
 
+#define N_TRIES 20u /* of what another program may sweep away in between */
+
 /* What a child says of its try. */
 typedef struct told {
     bt_status status;
@@ -148,15 +150,21 @@ static void name_of(pid_t pid, char ret[256]) {
     (void)snprintf(ret, 256, "burthen-%ld", (long)pid);
 }
 
-static uint64_t number_in(const bt_leaf *leaf, const char *file) {
+/* Not known: the group is not there any more. */
+static bt_known number_in(const bt_leaf *leaf, const char *file) {
     char path[BT_PROC_PATH_MAX + 64];
     unsigned long long value = 0;
     (void)snprintf(path, sizeof path, "%s/%s", leaf->folder, file);
     FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%llu", &value), 1);
-    (void)fclose(f);
-    return value;
+    bool known = f && fscanf(f, "%llu", &value) == 1;
+    if (f) (void)fclose(f);
+    return (bt_known){.known = known, .value = value};
+}
+
+static void expect_number(const bt_leaf *leaf, const char *file, uint64_t expected) {
+    bt_known number = number_in(leaf, file);
+    assert_true(number.known);
+    assert_int_equal(number.value, expected);
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------ */
@@ -173,20 +181,19 @@ static void expect_held(const child *c, uint64_t limit_bytes) {
     assert_string_equal(group, name);
     assert_int_equal(leaf->limit_bytes, limit_bytes);
     if (leaf->version == 1) {
-        assert_int_equal(number_in(leaf, "memory.limit_in_bytes"), limit_bytes);
-        if (leaf->swap_held) assert_int_equal(number_in(leaf, "memory.memsw.limit_in_bytes"), limit_bytes);
+        expect_number(leaf, "memory.limit_in_bytes", limit_bytes);
+        if (leaf->swap_held) expect_number(leaf, "memory.memsw.limit_in_bytes", limit_bytes);
     } else {
-        assert_int_equal(number_in(leaf, "memory.max"), limit_bytes);
-        if (leaf->swap_held) assert_int_equal(number_in(leaf, "memory.swap.max"), 0);
+        expect_number(leaf, "memory.max", limit_bytes);
+        if (leaf->swap_held) expect_number(leaf, "memory.swap.max", 0);
     }
     (void)bt_leaf_sweep("");
     assert_true(exists(leaf->folder));
 }
 
-/* An empty group stays behind until it is swept. */
+/* What stays behind is swept: by us, or by another of our programs that did so since. */
 static void expect_swept(const child *c) {
-    assert_true(exists(c->told.leaf.folder));
-    assert_true(bt_leaf_sweep("") >= 1);
+    (void)bt_leaf_sweep("");
     assert_false(exists(c->told.leaf.folder));
 }
 
@@ -202,15 +209,19 @@ static void a_program_over_the_limit_is_killed(void **state) {
 
 static void a_program_under_it_is_not(void **state) {
     (void)state;
-    child c = begin(96 * MIB, become_hog, "48", true);
-    expect_held(&c, 96 * MIB);
-    let(&c);
-    int status = end(&c);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    uint64_t peak = 48 * MIB;
-    if (c.told.leaf.version == 1) peak = number_in(&c.told.leaf, "memory.max_usage_in_bytes");
-    assert_true(peak >= 48 * MIB && peak <= 96 * MIB); /* what it touched was charged there */
-    expect_swept(&c);
+    bt_known peak = {0};
+    for (uint32_t i = 0; i < N_TRIES && !peak.known; i++) {
+        child c = begin(96 * MIB, become_hog, "48", true);
+        expect_held(&c, 96 * MIB);
+        let(&c);
+        int status = end(&c);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        peak = (bt_known){.known = c.told.leaf.version != 1, .value = 48 * MIB};
+        if (!peak.known) peak = number_in(&c.told.leaf, "memory.max_usage_in_bytes");
+        expect_swept(&c);
+    }
+    assert_true(peak.known);                                       /* unless another swept it at once, each time */
+    assert_true(peak.value >= 48 * MIB && peak.value <= 96 * MIB); /* what it touched was charged there */
 }
 
 static void who_leaves_is_where_he_was(void **state) {
@@ -219,7 +230,7 @@ static void who_leaves_is_where_he_was(void **state) {
     char own[256];
     child c = begin(64 * MIB, leave, "", true);
     assert_int_equal(c.told.status, BT_OK);
-    for (int i = 0; i < 500 && exists(c.told.leaf.folder); i++)
+    for (int i = 0; i < 2000 && exists(c.told.leaf.folder); i++)
         (void)usleep(10000);
     assert_false(exists(c.told.leaf.folder));
     group_of(c.pid, c.told.leaf.version, group);

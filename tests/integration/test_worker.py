@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import harness
+from ports import free_port
 
 LLAMA = harness.LLAMA_BIN / "llama-completion"
 harness.require(harness.SMOLLM2, LLAMA)
@@ -26,12 +27,6 @@ scratch = pathlib.Path(tempfile.mkdtemp())
 MESSAGE = 2 * harness.MIB  # what is not a tensor written for the first time: graphs, inputs, logits
 GREETING = b"\x0e\x18" + bytes(31)
 SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def status_bytes(pid, key):
@@ -56,7 +51,7 @@ class Worker:
     def log(self):
         return self.path.read_text(errors="replace")
 
-    def wait_for(self, words, count=1, seconds=10):
+    def wait_for(self, words, count=1, seconds=30):
         """Whether the log has the words so often, soon."""
         end = time.monotonic() + seconds
         while self.log().count(words) < count:
@@ -69,7 +64,7 @@ class Worker:
         """Its exit status, and what it wrote to standard output."""
         self.process.send_signal(number)
         try:
-            stdout, _ = self.process.communicate(timeout=20)
+            stdout, _ = self.process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             stdout, _ = self.process.communicate()
@@ -106,7 +101,7 @@ def served(endpoints, layers, expected, what):
 
 def rests(w):
     """Whether a worker without a client has given everything back, soon."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while status_bytes(w.pid, "VmRSS") > w.base + 4 * harness.MIB and time.monotonic() < end:
         time.sleep(0.02)
     return status_bytes(w.pid, "VmRSS")
@@ -156,13 +151,21 @@ def start_client(w):
     return process
 
 
+def sockets(port, state):
+    """What the kernel knows of the sockets at a port of this machine."""
+    lines = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [line for line in lines if line[1] == f"0100007F:{port:04X}" and line[3] == state]
+
+
+def is_listening(port):
+    return bool(sockets(port, "0A"))
+
+
 def is_looked_after(port):
     """Whether the kernel has a keep-alive timer on the worker's connection, when nothing else is timed."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        lines = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        ours = [line for line in lines if line[1] == f"0100007F:{port:04X}" and line[3] == "01"]
-        if any(line[5].startswith("02:") for line in ours):
+        if any(line[5].startswith("02:") for line in sockets(port, "01")):
             return True
         time.sleep(0.005)
     return False
@@ -228,11 +231,14 @@ def refusals():
     with worker("1000T", "--force") as w:
         pass
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([harness.BIN, "worker", "-q", "--memory", "64M", "--listen", f"localhost:{free_port()}"],
+        port = free_port()
+        process = subprocess.Popen([harness.BIN, "worker", "-q", "--memory", "64M", "--listen", f"localhost:{port}"],
                                    stdout=subprocess.PIPE, stderr=log, env=harness.environment())
-        time.sleep(0.5)
+        end = time.monotonic() + 30
+        while not is_listening(port) and time.monotonic() < end:
+            time.sleep(0.02)
         process.terminate()
-        stdout, _ = process.communicate(timeout=20)
+        stdout, _ = process.communicate(timeout=60)
         log.seek(0)
         said = log.read()
         checks.check(process.returncode == 143 and not stdout and not said, f"-q: {process.returncode}, {said}")

@@ -262,7 +262,7 @@ static void test_a_large_message_is_taken_over(void **state) {
     assert_non_null(message);
     for (uint64_t i = 0; i < BEFORE + bytes + AFTER; i++)
         message[i] = (uint8_t)(i * 31 + (i >> 12));
-    assert_true(resident() >= start + bytes);
+    assert_true(resident() + MIB >= start + bytes); /* counted per core, and added up late */
     ggml_backend_tensor_set(a, message + BEFORE, 0, bytes);
     assert_true(resident() < start + bytes + SLACK);
     const uint8_t *copy = a->data;

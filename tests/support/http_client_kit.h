@@ -42,6 +42,9 @@ static inline size_t kit_say(int fd, const char *text) {
     return kit_send(fd, text, strlen(text));
 }
 
+/* Long enough for a machine that stands still for a while: who waits for what must come waits so long. */
+#define KIT_WAIT_MS 20000
+
 /* What comes within so many milliseconds, until capacity; -1: reset. *ret_end: the other side closed. */
 static inline ssize_t kit_read(int fd, char *dest, size_t capacity, int ms, bool *ret_end) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -171,7 +174,7 @@ static inline void kit_read_answer_from(kit_reading *from, bool is_head, kit_ans
 }
 
 static inline void kit_read_answer(int fd, bool is_head, kit_answer *answer) {
-    kit_reading from = {.fd = fd, .ms = 5000};
+    kit_reading from = {.fd = fd, .ms = KIT_WAIT_MS};
     kit_read_answer_from(&from, is_head, answer);
     free(from.data);
 }

@@ -17,7 +17,6 @@ import http.client
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -29,18 +28,12 @@ import client
 import harness
 import limits
 import watch
+from ports import free_port
 
 PROGRAM = harness.LLAMA_BIN / "llama-server"
 START_S = 120
 SAMPLE_S = 0.01
 LOOK_S = 0.05  # between two questions whether it is ready
-
-
-def free_port():
-    """A port that nobody listens at now; another may take it before it is used, but hardly does."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server(background.Background, client.Client):

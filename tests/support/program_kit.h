@@ -21,7 +21,7 @@ static inline pid_t program_start(char *const *argv, FILE **ret_output) {
         (void)dup2(ends[1], 2);
         (void)close(ends[0]);
         (void)close(ends[1]);
-        (void)alarm(30); /* whatever the program does instead */
+        (void)alarm(120); /* whatever the program does instead */
         (void)execvp(argv[0], argv);
         _exit(127);
     }

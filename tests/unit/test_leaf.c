@@ -245,6 +245,16 @@ static void put_process(uint32_t pid, const char *group) {
     kit_put(folder, "cgroup", line);
 }
 
+/* One that has ended, and whose parent has not heard of it. */
+static void put_zombie(uint32_t pid, const char *group_v2) {
+    char folder[256];
+    char line[256];
+    put_process(pid, kit.version == 1 ? "/" : group_v2);
+    (void)snprintf(folder, sizeof folder, KIT_ROOT "/proc/%u", pid);
+    (void)snprintf(line, sizeof line, "%u (a) (name) Z 1 1 1 0 -1\n", pid);
+    kit_put(folder, "stat", line);
+}
+
 /* A leaf below folder; procs: who is in it. */
 static void put_leaf(const char *folder, const char *name, const char *procs) {
     char path[512];
@@ -273,13 +283,19 @@ static void what_was_left_behind_is_swept(void **state) {
         put_leaf(kit.group, "burthen-105", "977\n"); /* ended, a child of it goes on */
         put_leaf(kit.group, "burthen-106", "");      /* moved on by somebody */
         put_process(106, "/a/burthen-1067");
-        assert_int_equal(bt_leaf_sweep(KIT_ROOT), 3);
+        put_leaf(kit.group, "burthen-107", ""); /* what was counted there may be read yet */
+        put_zombie(107, "/a/burthen-107");
+        put_leaf(kit.group, "burthen-108", ""); /* in the root: it has left */
+        put_process(108, "/");
+        assert_int_equal(bt_leaf_sweep(KIT_ROOT), 4);
         assert_false(has_leaf(kit.group, "burthen-101"));
         assert_false(has_leaf(kit.group, "burthen-102"));
         assert_true(has_leaf(kit.group, "burthen-103"));
         assert_true(has_leaf(kit.group, "burthen-104"));
         assert_true(has_leaf(kit.group, "burthen-105"));
         assert_false(has_leaf(kit.group, "burthen-106"));
+        assert_true(has_leaf(kit.group, "burthen-107"));
+        assert_false(has_leaf(kit.group, "burthen-108"));
         assert_int_equal(bt_leaf_sweep(KIT_ROOT), 0);
     }
 }

@@ -123,12 +123,19 @@ static const char *said(void) {
     return text;
 }
 
-/* Wait until it has said so many lines; the last of them. */
-static const char *wait_for_line(void) {
-    for (int i = 0; i < 1000 && said()[0] == '\0'; i++)
+static uint32_t n_lines_said(void) {
+    const char *text = said();
+    uint32_t n = text[0] != '\0';
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* Wait until so many lines are in the log, of this child and of those before it. */
+static void wait_for_lines(uint32_t n) {
+    for (int i = 0; i < 2000 && n_lines_said() < n; i++)
         run_for(10);
-    assert_true(said()[0] != '\0');
-    return said();
+    assert_true(n_lines_said() >= n);
 }
 
 static pid_t said_number(void) {
@@ -261,33 +268,33 @@ static void a_polite_child_ends_when_told(void **state) {
     (void)state;
     life l;
     start(&l, "trap 'echo bye; exit 1' TERM; echo up; while :; do sleep 0.05; done", NULL);
-    (void)wait_for_line();
+    wait_for_lines(1);
     uint64_t start_ms = now_ms();
-    bt_child_stop(l.child, 10000);
+    bt_child_stop(l.child, 30000);
     bt_child_stop(l.child, 60000); /* the earlier end counts, and it is told once */
-    finish_within(&l, 20000);
+    finish_within(&l, 40000);
     assert_true(l.end.asked);
     assert_int_equal(l.end.exit_code, 1);
     assert_int_equal(l.end.failure, BT_CHILD_NO_FAILURE);
     assert_string_equal(l.end.words, "bye");
-    assert_true(l.end_ms - start_ms < 5000);
+    assert_true(l.end_ms - start_ms < 30000); /* and its grace is not waited for */
 }
 
 static void a_deaf_child_is_killed_after_its_grace(void **state) {
     (void)state;
     life l;
     start(&l, "trap '' TERM; echo up; while :; do sleep 0.05; done", NULL);
-    (void)wait_for_line();
+    wait_for_lines(1);
     uint64_t start_ms = now_ms();
     bt_child_stop(l.child, 60000);
-    bt_child_stop(l.child, 300);
+    bt_child_stop(l.child, 300); /* the earlier end counts */
     finish_within(&l, 20000);
-    assert_true(l.end_ms - start_ms >= 300 && l.end_ms - start_ms < 10000);
+    assert_true(l.end_ms - start_ms >= 300);
     assert_int_equal(l.end.signal, SIGKILL);
     assert_true(l.end.asked);
     assert_int_equal(l.end.failure, BT_CHILD_NO_FAILURE);
     start(&l, "trap '' TERM; echo up; while :; do sleep 0.05; done", NULL);
-    run_for(100);
+    wait_for_lines(2);
     bt_child_stop(l.child, 60000);
     bt_child_stop(l.child, 0); /* now */
     finish_within(&l, 20000);
@@ -301,7 +308,7 @@ static void a_command_can_end_it(void **state) {
                     (char[]){"${PID}"}, NULL};
     char *wrong[] = {(char[]){"no-program-has-this-name"}, NULL};
     start(&l, "trap 'exit 4' USR1; trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done", stop);
-    (void)wait_for_line();
+    wait_for_lines(1);
     char want[128];
     (void)snprintf(want, sizeof want, "up\nstopping %d with " MARK, (int)bt_child_pid(l.child));
     bt_child_stop(l.child, 10000);
@@ -310,15 +317,16 @@ static void a_command_can_end_it(void **state) {
     assert_true(l.end.asked);
     assert_string_equal(said(), want);
     /* One that fails is as good as none. */
-    start(&l, "trap 'exit 6' TERM; while :; do sleep 0.05; done", wrong);
-    run_for(200);
+    start(&l, "trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done", wrong);
+    wait_for_lines(3);
     bt_child_stop(l.child, 10000);
     finish_within(&l, 20000);
     assert_int_equal(l.end.exit_code, 6);
     /* One that hangs ends with the grace. */
     char *hangs[] = {(char[]){"sleep"}, (char[]){"1000"}, NULL};
-    start(&l, "trap '' TERM; while :; do sleep 0.05; done", hangs);
-    run_for(100);
+    uint32_t n_before = n_lines_said();
+    start(&l, "trap '' TERM; echo up; while :; do sleep 0.05; done", hangs);
+    wait_for_lines(n_before + 1);
     bt_child_stop(l.child, 300);
     finish_within(&l, 20000);
     assert_int_equal(l.end.signal, SIGKILL);
@@ -333,7 +341,11 @@ static void the_rest_of_its_group_goes_with_it(void **state) {
     finish_within(&l, 20000);
     assert_int_equal(l.end.exit_code, 3);
     assert_true(is_gone(said_number()));
-    start(&l, "(trap '' TERM; echo; while :; do sleep 0.1; done) & sleep 0.2; exit 3", NULL);
+    /* It ends when the one that stays has said that it hears nothing. */
+    start(&l,
+          "trap 'exit 3' USR1; (trap '' TERM; kill -USR1 $$; while :; do sleep 0.1; done) & "
+          "while :; do sleep 0.05; done",
+          NULL);
     pid_t group = bt_child_pid(l.child);
     uint64_t start_ms = now_ms();
     finish_within(&l, 20000);
@@ -344,13 +356,18 @@ static void the_rest_of_its_group_goes_with_it(void **state) {
 static void who_has_left_the_group_holds_nothing_up(void **state) {
     (void)state;
     life l;
-    uint64_t start_ms = now_ms();
-    start(&l, "setsid sleep 1000 & echo $!; sleep 0.2; exit 3", NULL);
-    finish_within(&l, 20000);
-    assert_true(l.end_ms - start_ms < 5000);
+    /* It ends when the other has left. */
+    start(&l,
+          "setsid sleep 1000 & echo $!; until [ $(cut -d' ' -f6 /proc/$!/stat) = $! ]; do sleep 0.05; done; "
+          "exit 3",
+          NULL);
+    run_for(20000);
+    assert_int_equal(l.n_ends, 1);
+    bt_child_close(l.child);
     assert_int_equal(l.end.exit_code, 3);
     pid_t escaped = said_number();
     assert_true(escaped > 1);
+    assert_false(is_gone(escaped));
     assert_int_equal(kill(escaped, SIGKILL), 0);
 }
 
@@ -359,7 +376,8 @@ static void one_that_is_forgotten_is_killed(void **state) {
     life l;
     start(&l, "sleep 1000 & echo $!; wait", NULL);
     pid_t pid = bt_child_pid(l.child);
-    pid_t below = (pid_t)strtol(wait_for_line(), NULL, 10);
+    wait_for_lines(1);
+    pid_t below = said_number();
     bt_child_close(l.child);
     bt_child_close(NULL);
     for (int i = 0; i < 1000 && !(is_gone(pid) && is_gone(below)); i++)
@@ -433,18 +451,16 @@ static void memory_of_the_group_is_summed(void **state) {
     (void)state;
     life l;
     char script[3 * 4096];
-    (void)snprintf(script, sizeof script, "%s eat 64 & %s eat 32", self, self);
+    (void)snprintf(script, sizeof script, "%s eat 64 & %s eat 32; :", self, self); /* the shell stays */
     start(&l, script, NULL);
+    wait_for_lines(2); /* both hold what they hold */
     bt_child_memory memory = {0};
-    for (int i = 0; i < 1000; i++) {
-        run_for(20);
-        read_memory(l.child, &memory);
-        if (memory.anon_bytes.known && memory.anon_bytes.value >= 96 * MIB) break;
-    }
+    read_memory(l.child, &memory);
     assert_int_equal(memory.n_processes, 3);
     assert_true(memory.rss_bytes.known && memory.peak_rss_bytes.known && memory.anon_bytes.known);
 #if !defined(__SANITIZE_ADDRESS__)
-    assert_in_range(memory.anon_bytes.value, 96 * MIB, 110 * MIB);
+    /* Since Linux 6.2 what status says may lack some pages a core. */
+    assert_in_range(memory.anon_bytes.value, 94 * MIB, 110 * MIB);
 #endif
     assert_true(memory.rss_bytes.value >= memory.anon_bytes.value);
     assert_true(memory.peak_rss_bytes.value >= memory.rss_bytes.value);

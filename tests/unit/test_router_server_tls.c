@@ -55,7 +55,7 @@ static CURLcode get(const kit *server, const char *path, const char *body, recei
     (void)curl_easy_setopt(curl, CURLOPT_CAINFO, OUT "cert.pem");
     (void)curl_easy_setopt(curl, CURLOPT_IPRESOLVE, (long)CURL_IPRESOLVE_V4);
     (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, 8000L);
+    (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, 60000L);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, ret);
     if (body) (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
@@ -79,9 +79,13 @@ static void answers(void **state) {
     assert_int_equal(status, 200);
     assert_int_equal(got.n, 5);
     assert_int_equal(get(&server, "/later?ms=50", NULL, &got, &status), CURLE_OK);
-    assert_int_equal(get(&server, "/stream?n=50&piece=10&ms=50", NULL, &got, &status), CURLE_OK);
-    assert_int_equal(got.n, 50);
-    assert_true(got.last_ms - got.first_ms >= 120); /* as it came, not at the end */
+    uint64_t took_ms = 0;
+    for (uint32_t i = 0; i < KIT_TRIES && took_ms < 120; i++) { /* who reads late gets much at once */
+        assert_int_equal(get(&server, "/stream?n=50&piece=10&ms=50", NULL, &got, &status), CURLE_OK);
+        assert_int_equal(got.n, 50);
+        took_ms = got.last_ms - got.first_ms;
+    }
+    assert_true(took_ms >= 120); /* as it came, not at the end */
     assert_int_equal(get(&server, "/stream?n=3000000&piece=60000&sized=1", NULL, &got, &status), CURLE_OK);
     assert_int_equal(got.n, 3000000);
     assert_int_equal(get(&server, "/stream?n=20&broken=1", NULL, &got, &status) != CURLE_OK, 1);
