@@ -23,7 +23,7 @@ if(BT_ENGINE) # for the program burthen, which it starts
     # The option table is the program's, and needs no llama.cpp.
     add_executable(burthen-serve "${CMAKE_SOURCE_DIR}/src/serve/serve.c" $<TARGET_OBJECTS:bt_router>
         $<TARGET_OBJECTS:bt_yaml>)
-    foreach(source IN ITEMS logs options option_values option_devices settings variables verbs say terminal)
+    foreach(source IN ITEMS logs options option_values option_devices nearby settings variables verbs say terminal)
         target_sources(burthen-serve PRIVATE "${CMAKE_SOURCE_DIR}/src/cli/${source}.c")
     endforeach()
     target_compile_options(burthen-serve PRIVATE ${BT_COMPILE_FLAGS})

@@ -23,7 +23,7 @@
 
 static _Atomic uint64_t live_bytes;
 static _Atomic uint64_t live_blocks;
-static _Atomic uint64_t n_allocations, n_frees; /* so far; a resize is an allocation */
+static _Atomic uint64_t n_allocations; /* so far; a resize is one */
 
 /* Sizes over half of the address space are refused here: C libraries and sanitizers differ on them, some abort. */
 static bool is_refused(size_t bytes) {
@@ -71,7 +71,6 @@ char *bt_heap_strdup(const char *text) {
 
 void bt_heap_free(void *p) {
     if (!p) return;
-    atomic_fetch_add_explicit(&n_frees, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&live_bytes, usable_bytes(p), memory_order_relaxed);
     atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
     free(p);
@@ -87,8 +86,4 @@ uint64_t bt_heap_live_blocks(void) {
 
 uint64_t bt_heap_allocations(void) {
     return atomic_load_explicit(&n_allocations, memory_order_relaxed);
-}
-
-uint64_t bt_heap_frees(void) {
-    return atomic_load_explicit(&n_frees, memory_order_relaxed);
 }

@@ -10,8 +10,7 @@ BT_MUST_CHECK void *bt_heap_array(size_t n, size_t item_bytes); /* zeroed; NULL 
 BT_MUST_CHECK void *bt_heap_resize(void *p, size_t bytes);      /* new bytes are not zeroed; p stays valid on NULL */
 BT_MUST_CHECK char *bt_heap_strdup(const char *text);
 void bt_heap_free(void *p);
-uint64_t bt_heap_live_bytes(void); /* usable bytes now held through this door */
-uint64_t bt_heap_live_blocks(void);
-/* Done so far through this door, in all threads. A resize is an allocation. */
+uint64_t bt_heap_live_bytes(void);  /* usable bytes now held through this door */
+uint64_t bt_heap_live_blocks(void); /* what tests end with none of */
+/* Done so far through this door, in all threads; a resize is one too. */
 uint64_t bt_heap_allocations(void);
-uint64_t bt_heap_frees(void);

@@ -408,7 +408,7 @@ static bt_status take_arguments(const parse *in, int argc, char *const *argv, bt
     return BT_OK;
 }
 
-static const char *process_environ(const char *name) {
+const char *bt_environ(const char *name) {
     return getenv(name);
 }
 
@@ -472,7 +472,7 @@ bt_status bt_options_parse(const bt_option *table, size_t n_options, uint32_t co
                        "no memory to read the options");
     }
     bt_status status = take_arguments(&in, argc, argv, result);
-    if (status == BT_OK) status = take_environ(&in, environ_get ? environ_get : process_environ);
+    if (status == BT_OK) status = take_environ(&in, environ_get ? environ_get : bt_environ);
     if (status == BT_OK && file) status = take_file(&in, file);
     bt_heap_free(in.given);
     return status;

@@ -66,6 +66,8 @@ BT_MUST_CHECK bt_status bt_options_parse(const bt_option *table, size_t n_option
 /* The row of a command that the first n bytes of word spell, dashes and all: "--ctx_size", "-c". NULL: there is none.
  */
 const bt_option *bt_option_find(const bt_option *table, size_t n_options, uint32_t command, const char *word, size_t n);
+/* getenv(), where something else may be asked for variables in its place. Before any thread changes them. */
+const char *bt_environ(const char *name);
 /* The name of a row's twin, "BURTHEN_CTX_SIZE". */
 void bt_option_twin(const bt_option *row, char *ret, size_t capacity);
 /* What stands for the value in help: "N", "auto|on|off"; NULL for a flag. */

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/os.h"
+#include "base/text_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,8 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAME_BYTES 256u  /* NAME_MAX of Linux, and its end */
-#define READ_BYTES 4096u /* a page */
+#define NAME_BYTES 256u /* NAME_MAX of Linux, and its end */
 /* Between two tries: from about as long as a turn takes, so that a crowd does not spend it on asking. */
 #define LOCK_REST_NS     1000000L
 #define LOCK_REST_MAX_NS 16000000L
@@ -162,20 +162,13 @@ static int open_file(int dir, const char *name, int flags) {
 bt_status bt_state_read(int dir, const char *name, bt_text *text, bt_error *err) {
     int fd = open_file(dir, name, O_RDONLY);
     if (fd < 0) return bt_fail_sys(err, -fd, "state_file", "cannot read %s of what was kept", name);
-    char buffer[READ_BYTES];
-    uint64_t offset = 0;
-    int64_t got = 0;
-    do {
-        got = bt_os_pread(fd, buffer, sizeof buffer, offset);
-        if (got <= 0) break;
-        bt_text_add_n(text, buffer, (size_t)got);
-        offset += (uint64_t)got;
-    } while (!text->failed);
+    int rc = bt_text_read(text, fd);
     (void)bt_os_close(fd);
-    if (got < 0) return bt_fail_sys(err, (int)-got, "state_file", "cannot read %s of what was kept", name);
-    if (!text->failed) return BT_OK;
-    return bt_fail(err, BT_E_LIMIT, "state_file", BT_MEASURE_BYTES, 0, text->max_bytes,
-                   "%s of what was kept is too large", name);
+    if (rc == -EFBIG)
+        return bt_fail(err, BT_E_LIMIT, "state_file", BT_MEASURE_BYTES, 0, text->max_bytes,
+                       "%s of what was kept is too large", name);
+    if (rc < 0) return bt_fail_sys(err, -rc, "state_file", "cannot read %s of what was kept", name);
+    return BT_OK;
 }
 
 static int write_all(int fd, const char *data, size_t bytes) {

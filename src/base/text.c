@@ -2,10 +2,12 @@
  * text.c: strings that grow to a stated maximum, and the few questions about UTF-8 that everyone asks.
  *
  * A text doubles until max_bytes of content (its NUL comes on top) and then refuses: what fitted stays, cut between
- * characters, and failed says so. The caller looks at failed once, at the end. Left out: anything about characters
+ * characters, and failed says so; so it does, with refused, when the heap has no more. The caller looks at failed once,
+ * at the end. Left out: anything about characters
  * beyond their length; widths, folding and bidirectional marks are not known here. What is appended must not lie in the
  * text itself, which may move. */
 #include "base/text.h"
+#include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
 
@@ -58,6 +60,17 @@ void bt_text_done(bt_text *text) {
     *text = (bt_text){.max_bytes = text->max_bytes};
 }
 
+void bt_text_clear(bt_text *text) {
+    text->n_bytes = 0;
+    text->failed = text->refused = false;
+    if (text->data) text->data[0] = '\0';
+}
+
+bt_status bt_text_memory(const bt_text *text, bt_error *err) {
+    if (!text->refused) return BT_OK;
+    return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, text->capacity_bytes, 0, "no memory for a text");
+}
+
 /* Room for n more bytes and the NUL; false, and failed, when the heap refuses. n fits under max_bytes. */
 static bool make_room(bt_text *text, size_t n) {
     uint64_t want = 0;
@@ -71,7 +84,7 @@ static bool make_room(bt_text *text, size_t n) {
     capacity = bt_max_u64(bt_min_u64(capacity, most), want);
     char *data = bt_heap_resize(text->data, (size_t)capacity);
     if (!data) {
-        text->failed = true;
+        text->failed = text->refused = true;
         return false;
     }
     text->data = data;
@@ -149,6 +162,18 @@ void bt_text_add_escaped(bt_text *text, const char *s, size_t n) {
 
 const char *bt_text_str(const bt_text *text) {
     return text->data ? text->data : "";
+}
+
+bool bt_is_among(const char *text, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(text, names[i]) == 0) return true;
+    return false;
+}
+
+bool bt_ends_with(const char *text, const char *end) {
+    size_t n = strlen(text);
+    size_t n_end = strlen(end);
+    return n > n_end && memcmp(text + n - n_end, end, n_end) == 0;
 }
 
 const char *bt_path_file(const char *path) {

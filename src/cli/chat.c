@@ -270,6 +270,7 @@ static bt_status read_asked(const bt_cli_options *options, asked *a, bt_error *e
     if (!options->prompt && options->prompt_file) BT_TRY(bt_cli_read_file(options->prompt_file, &a->first, err));
     if (options->grammar_file) BT_TRY(bt_cli_read_file(options->grammar_file, &a->grammar, err));
     if (options->chat_template_file) BT_TRY(bt_cli_read_file(options->chat_template_file, &a->template, err));
+    BT_TRY(bt_text_memory(&a->first, err));
     return a->first.failed
                ? bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, FILE_BYTES_MAX, "the prompt is too long")
                : BT_OK;

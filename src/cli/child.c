@@ -85,6 +85,7 @@ static bt_status outcome(const bt_child *child, int state, bool late, const bt_t
                          bt_error *err) {
     if (bt_running_signal() != 0)
         return bt_fail(err, BT_E_CANCELLED, "cancelled", BT_MEASURE_NONE, 0, 0, "%s was stopped", child->what);
+    BT_TRY(bt_text_memory(out, err));
     if (out->failed)
         return bt_fail(err, BT_E_IO, "child", BT_MEASURE_BYTES, 0, out->max_bytes, "%s says more than can be read",
                        child->what);

@@ -67,6 +67,7 @@ static bt_status read_prompt(const bt_cli_options *options, bt_text *prompt, bt_
                            "no prompt: give -p TEXT, -f FILE, or pipe it in");
         BT_TRY(bt_cli_read_file(options->prompt_file ? options->prompt_file : "-", prompt, err));
     }
+    BT_TRY(bt_text_memory(prompt, err));
     if (prompt->failed)
         return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, 0, BT_TOKENIZE_TEXT_MAX,
                        "the prompt is too long");

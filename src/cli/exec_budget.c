@@ -166,9 +166,10 @@ static bt_status set_preload(const bt_exec_budget *budget, bt_error *err) {
     bt_text_init(&value, PROBE_MAX_BYTES);
     bt_text_add(&value, budget->preload);
     if (others && others[0]) bt_text_addf(&value, ":%s", others);
-    bt_status status = value.failed ? bt_fail(err, BT_E_LIMIT, "drop_in", BT_MEASURE_BYTES, 0, PROBE_MAX_BYTES,
-                                              "LD_PRELOAD is too long")
-                                    : set("LD_PRELOAD", bt_text_str(&value), err);
+    bt_status status = bt_text_memory(&value, err);
+    if (status == BT_OK && value.failed)
+        status = bt_fail(err, BT_E_LIMIT, "drop_in", BT_MEASURE_BYTES, 0, PROBE_MAX_BYTES, "LD_PRELOAD is too long");
+    if (status == BT_OK) status = set("LD_PRELOAD", bt_text_str(&value), err);
     bt_text_done(&value);
     return status;
 }

@@ -166,8 +166,7 @@ static bool is_pasted(const bt_input *input) {
 }
 
 bt_input_result bt_input_read(bt_input *input, bt_text *text) {
-    text->n_bytes = 0;
-    text->failed = false;
+    bt_text_clear(text);
     bool has_any = false;
     for (;;) {
         size_t n = 0;

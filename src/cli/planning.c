@@ -51,6 +51,7 @@ bt_status bt_cli_read_file(const char *path, bt_text *text, bt_error *err) {
     if (ferror(file)) sys = errno ? errno : EIO;
     if (!standard) (void)fclose(file); /* only read */
     if (sys) return bt_fail_sys(err, sys, "file", "cannot read %s", path);
+    BT_TRY(bt_text_memory(text, err));
     if (text->failed) {
         return bt_fail(err, BT_E_ARG, "file", BT_MEASURE_BYTES, 0, text->max_bytes, "%s is larger than %s", path,
                        BT_SIZE(text->max_bytes));

@@ -19,14 +19,13 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/heap.h"
-#include "base/os.h"
+#include "base/text_file.h"
 #include "cli/verbs.h"
 #include "yaml/yaml.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WHERE_BYTES (PATH_MAX + 64u) /* a path, and ":LINE" */
@@ -211,12 +210,8 @@ void bt_settings_close(bt_settings *settings) {
 
 /* ---- where it is ------------------------------------------------------------------------------------------------ */
 
-static const char *process_environ(const char *name) {
-    return getenv(name);
-}
-
 bool bt_settings_path(const char *(*environ_get)(const char *), char *ret_path, size_t capacity, bool *ret_named) {
-    const char *(*get_variable)(const char *) = environ_get ? environ_get : process_environ;
+    const char *(*get_variable)(const char *) = environ_get ? environ_get : bt_environ;
     const char *named = get_variable("BURTHEN_CONFIG");
     const char *config = get_variable("XDG_CONFIG_HOME");
     const char *home = get_variable("HOME");
@@ -232,22 +227,6 @@ bool bt_settings_path(const char *(*environ_get)(const char *), char *ret_path, 
     return n > 0 && (size_t)n < capacity;
 }
 
-/* 0, or minus an errno value: EFBIG beyond the maximum. */
-static int read_file(const char *path, bt_text *text) {
-    char buffer[4096];
-    int64_t got = 0;
-    uint64_t offset = 0;
-    int fd = bt_os_open(path, false);
-    if (fd < 0) return fd;
-    while ((got = bt_os_pread(fd, buffer, sizeof buffer, offset)) > 0 && !text->failed) {
-        bt_text_add_n(text, buffer, (size_t)got);
-        offset += (uint64_t)got;
-    }
-    (void)bt_os_close(fd);
-    if (got < 0) return (int)got;
-    return text->failed ? -EFBIG : 0;
-}
-
 bt_status bt_settings_open(const char *(*environ_get)(const char *), bt_settings **ret, bt_error *err) {
     char path[PATH_MAX] = "";
     bool named = false;
@@ -257,7 +236,7 @@ bt_status bt_settings_open(const char *(*environ_get)(const char *), bt_settings
     if (!found && path[0]) return bt_fail_sys(err, ENAMETOOLONG, "settings", "cannot read %s", path);
     if (!found) return BT_OK;
     bt_text_init(&text, BT_SETTINGS_MAX_BYTES);
-    int rc = read_file(path, &text);
+    int rc = bt_text_read_path(&text, path);
     bt_status status = BT_OK;
     /* Nobody has to have one; and the home of a service may be another user's. */
     bool is_none = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES;

@@ -6,6 +6,7 @@
  * them (NO_COLOR, TERM=dumb). Left out: terminfo (every terminal of today knows the four sequences used here), line
  * editing, and the width of wide characters (a bar label is ours, and plain). */
 #include "cli/terminal.h"
+#include "base/option.h"
 #include "base/os.h"
 #include "base/size.h"
 
@@ -23,10 +24,6 @@
 #define LINE_MAX_BYTES  1024u
 #define WRITE_MAX_BYTES (64u << 20) /* of one write: more than any report */
 
-static const char *process_environ(const char *name) {
-    return getenv(name); /* before any thread is started */
-}
-
 static uint32_t columns_of(FILE *stream, const char *(*environ_get)(const char *)) {
     struct winsize size = {0};
     uint32_t n = 0;
@@ -38,7 +35,7 @@ static uint32_t columns_of(FILE *stream, const char *(*environ_get)(const char *
 }
 
 void bt_terminal_open(bt_terminal *terminal, FILE *stream, const char *(*environ_get)(const char *)) {
-    if (!environ_get) environ_get = process_environ;
+    if (!environ_get) environ_get = bt_environ;
     *terminal = (bt_terminal){.stream = stream, .is_terminal = isatty(fileno(stream)) == 1};
     const char *term = environ_get("TERM");
     const char *no_colour = environ_get("NO_COLOR");

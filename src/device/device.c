@@ -179,11 +179,6 @@ void bt_device_stats_read(bt_device *device, bt_device_stats *ret) {
     pthread_mutex_unlock(&device->graph_lock);
 }
 
-void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret) {
-    memset(ret, 0, sizeof *ret);
-    if (device->ring) bt_ring_stats_read(device->ring, ret);
-}
-
 void bt_device_experts_stats_read(bt_device *device, bt_experts_stats *ret) {
     memset(ret, 0, sizeof *ret);
     pthread_mutex_lock(&device->graph_lock);

@@ -115,9 +115,8 @@ void bt_device_set_token_by_token(bt_device *device, bool on);
 BT_MUST_CHECK bt_status bt_device_learn_same_rows(bt_device *device, bt_error *err);
 
 void bt_device_stats_read(bt_device *device, bt_device_stats *ret);
-void bt_device_ring_stats_read(bt_device *device, bt_ring_stats *ret);
 void bt_device_experts_stats_read(bt_device *device, bt_experts_stats *ret);
-/* For simulations: called with each request for experts. */
+/* For tests, which hold simulations of a cache to it: called with each request for experts. */
 void bt_device_set_expert_trace(bt_device *device, bt_experts_trace trace, void *user);
 void bt_device_tier_stats_read(bt_device *device, bt_tier_stats *ret);
 void bt_device_elastic_stats_read(bt_device *device, bt_elastic_stats *ret);

@@ -73,7 +73,7 @@ static bt_status flush(cutter *c, bool strip_last, bt_error *err) {
     while (strip_last && n > 0 && is_blank(text[n - 1]))
         n--;
     if (n > 0) BT_TRY(keep_text(c, text, n, err));
-    c->plain.n_bytes = 0;
+    bt_text_clear(&c->plain);
     c->strip_first = false;
     return BT_OK;
 }

@@ -33,7 +33,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FIRST_LINE  "burthen-prices 1\n"
 #define PREFIX      "prices-"
@@ -59,33 +58,16 @@ struct bt_price_cache {
 
 /* ---- the name ---- */
 
-static void add_u64(bt_sha256 *hash, uint64_t value) {
-    bt_sha256_add(hash, &value, sizeof value);
-}
-
-static void add_text(bt_sha256 *hash, const char *text) {
-    bt_sha256_add(hash, text, strlen(text) + 1);
-}
-
-/* A file by its size and the time it was last written: another build is another program. */
-static void add_file(bt_sha256 *hash, const char *path) {
-    struct stat st;
-    if (!path || stat(path, &st) != 0) return;
-    add_u64(hash, (uint64_t)st.st_size);
-    add_u64(hash, (uint64_t)st.st_mtim.tv_sec);
-    add_u64(hash, (uint64_t)st.st_mtim.tv_nsec);
-}
-
 static void add_program(bt_sha256 *hash) {
-    add_file(hash, "/proc/self/exe");
+    (void)bt_sha256_add_file(hash, "/proc/self/exe");
     void (*call)(void) = llama_backend_init;
     void *address = NULL;
     memcpy(&address, &call, sizeof address); /* ISO C cannot convert a function pointer */
     Dl_info info;
-    if (dladdr(address, &info) != 0) add_file(hash, info.dli_fname);
-    add_file(hash, bt_backends_cpu_file()); /* its kernels say how much work area they want */
-    add_text(hash, bt_engine_build_version());
-    add_u64(hash, bt_os_page_bytes());
+    if (dladdr(address, &info) != 0) (void)bt_sha256_add_file(hash, info.dli_fname);
+    (void)bt_sha256_add_file(hash, bt_backends_cpu_file()); /* its kernels say how much work area they want */
+    bt_sha256_add_text(hash, bt_engine_build_version());
+    bt_sha256_add_u64(hash, bt_os_page_bytes());
 }
 
 /* Wishes that a point does not carry and that change what is measured. */
@@ -105,24 +87,24 @@ static void add_wishes(bt_sha256 *hash, const bt_wishes *wishes, uint32_t n_thre
                                 wishes->chat,
                                 wishes->session};
     bt_sha256_add(hash, numbers, sizeof numbers);
-    add_text(hash, wishes->chat_template ? wishes->chat_template : "");
+    bt_sha256_add_text(hash, wishes->chat_template ? wishes->chat_template : "");
 }
 
 static void add_split(bt_sha256 *hash, const bt_split *split) {
-    add_u64(hash, split->n_devices);
+    bt_sha256_add_u64(hash, split->n_devices);
     for (uint32_t i = 0; i < split->n_devices; i++)
-        add_u64(hash, split->n_blocks[i]);
-    add_u64(hash, split->head);
-    add_u64(hash, split->n_cpu_moe);
+        bt_sha256_add_u64(hash, split->n_blocks[i]);
+    bt_sha256_add_u64(hash, split->head);
+    bt_sha256_add_u64(hash, split->n_cpu_moe);
 }
 
 static void make_name(bt_price_cache *cache, const bt_facts *facts, const bt_wishes *wishes, uint32_t n_threads) {
     bt_sha256 hash;
     char hex[65];
     bt_sha256_init(&hash);
-    add_text(&hash, facts->header_sha256);
-    add_u64(&hash, facts->file_bytes);
-    add_u64(&hash, facts->n_shards);
+    bt_sha256_add_text(&hash, facts->header_sha256);
+    bt_sha256_add_u64(&hash, facts->file_bytes);
+    bt_sha256_add_u64(&hash, facts->n_shards);
     add_program(&hash);
     add_wishes(&hash, wishes, n_threads);
     if (facts->split.n_devices > 0) add_split(&hash, &facts->split);

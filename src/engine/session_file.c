@@ -17,6 +17,7 @@
 #include "base/output.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "engine/counted.h"
 #include "model/sha256.h"
 #include "model/types.h"
 
@@ -42,30 +43,21 @@ static const char magic[MAGIC_BYTES] = {'B', 'T', 'S', 'E', 'S', 'S', '0', '1'};
 
 /* ---- writing ---- */
 
-static void put_u32(bt_text *out, uint32_t value) {
-    bt_text_add_n(out, (const char *)&value, sizeof value);
-}
-
-static void put_string(bt_text *out, const char *text, size_t n) {
-    put_u32(out, (uint32_t)n);
-    bt_text_add_n(out, text, n);
-}
-
 static void put_trailer(const bt_facts *facts, const bt_plan *plan, const bt_saved *saved, bt_text *out) {
-    put_u32(out, SCHEMA);
-    put_string(out, facts->header_sha256, strlen(facts->header_sha256));
-    put_string(out, bt_engine_build_version(), strlen(bt_engine_build_version()));
-    put_u32(out, plan->type_k);
-    put_u32(out, plan->type_v);
-    put_u32(out, (uint32_t)plan->wishes.flash_attn);
-    put_u32(out, saved->n_decoded);
-    put_u32(out, saved->n_tokens - saved->n_decoded);
+    bt_counted_put_u32(out, SCHEMA);
+    bt_counted_put_string(out, facts->header_sha256, strlen(facts->header_sha256));
+    bt_counted_put_string(out, bt_engine_build_version(), strlen(bt_engine_build_version()));
+    bt_counted_put_u32(out, plan->type_k);
+    bt_counted_put_u32(out, plan->type_v);
+    bt_counted_put_u32(out, (uint32_t)plan->wishes.flash_attn);
+    bt_counted_put_u32(out, saved->n_decoded);
+    bt_counted_put_u32(out, saved->n_tokens - saved->n_decoded);
     for (uint32_t i = saved->n_decoded; i < saved->n_tokens; i++)
-        put_u32(out, (uint32_t)saved->tokens[i]);
-    put_u32(out, saved->n_messages);
+        bt_counted_put_u32(out, (uint32_t)saved->tokens[i]);
+    bt_counted_put_u32(out, saved->n_messages);
     for (uint32_t i = 0; i < saved->n_messages; i++) {
-        put_string(out, saved->messages[i].role, strlen(saved->messages[i].role));
-        put_string(out, saved->messages[i].content, saved->messages[i].n_bytes);
+        bt_counted_put_string(out, saved->messages[i].role, strlen(saved->messages[i].role));
+        bt_counted_put_string(out, saved->messages[i].content, saved->messages[i].n_bytes);
     }
 }
 
@@ -115,8 +107,11 @@ bt_status bt_session_file_save(const char *path, bt_session *session, const bt_f
     bt_text_init(&trailer, TRAILER_BYTES_MAX);
     put_trailer(facts, plan, saved, &trailer);
     if (trailer.failed) {
+        bt_status status = bt_text_memory(&trailer, err);
         bt_text_done(&trailer);
-        return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_BYTES, TRAILER_BYTES_MAX, 0, "no memory to save a session");
+        if (status != BT_OK) return status;
+        return bt_fail(err, BT_E_LIMIT, "session_write", BT_MEASURE_BYTES, 0, TRAILER_BYTES_MAX,
+                       "the session has more text than can be written to %s", path);
     }
     int fd = mkostemp(aside, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {
@@ -135,33 +130,9 @@ bt_status bt_session_file_save(const char *path, bt_session *session, const bt_f
 
 /* ---- reading ---- */
 
-typedef struct reader {
-    char *at;
-    size_t n_left;
-    bool failed;
-} reader;
-
-static char *take(reader *r, size_t n) {
-    if (r->failed || n > r->n_left) {
-        r->failed = true;
-        return NULL;
-    }
-    char *at = r->at;
-    r->at += n;
-    r->n_left -= n;
-    return at;
-}
-
-static uint32_t take_u32(reader *r) {
-    uint32_t value = 0;
-    const char *at = take(r, sizeof value);
-    if (at) memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static bool is_string(reader *r, const char *wanted) {
-    size_t n = take_u32(r);
-    const char *at = take(r, n);
+static bool is_string(bt_counted *r, const char *wanted) {
+    size_t n = 0;
+    const char *at = bt_counted_take_string(r, &n);
     return at && n == strlen(wanted) && memcmp(at, wanted, n) == 0;
 }
 
@@ -175,48 +146,54 @@ static bt_status stale(const char *path, const char *what, bt_error *err) {
                    "the session in %s was made with another %s", path, what);
 }
 
-/* Role and content are made strings in place: the count of what follows is read before its place gets the NUL. */
-static void take_message(reader *r, bt_message *ret, char *ret_ends[2]) {
-    size_t n_role = take_u32(r);
-    char *role = take(r, n_role);
-    size_t n_content = take_u32(r);
-    char *content = take(r, n_content);
-    if (r->failed) return;
-    *ret = (bt_message){role, content, n_content};
-    ret_ends[0] = role + n_role;
-    ret_ends[1] = content + n_content;
+static bt_message take_message(bt_counted *r) {
+    bt_message message = {0};
+    size_t n_role = 0; /* found again by end_strings */
+    message.role = bt_counted_take_string(r, &n_role);
+    message.content = bt_counted_take_string(r, &message.n_bytes);
+    return message;
 }
 
-static bt_status read_lists(const char *path, reader *r, bt_saved *ret, bt_error *err) {
+static void end_at(char *text, const char *at) {
+    text[at - text] = '\0';
+}
+
+/* Role and content become strings where they stand in the trailer. Behind a role stands the length of its content, and
+ * behind a content that of the next role: both are read by now, and their first byte gives way. */
+static void end_strings(bt_saved *saved) {
+    for (uint32_t i = 0; i < saved->n_messages; i++) {
+        end_at(saved->text, saved->messages[i].content - sizeof(uint32_t));
+        end_at(saved->text, saved->messages[i].content + saved->messages[i].n_bytes);
+    }
+}
+
+static bt_status read_lists(const char *path, bt_counted *r, bt_saved *ret, bt_error *err) {
     uint32_t n_pending = ret->n_tokens - ret->n_decoded;
     for (uint32_t i = 0; i < n_pending; i++)
-        ret->tokens[ret->n_decoded + i] = (int32_t)take_u32(r);
-    uint32_t n_messages = take_u32(r);
+        ret->tokens[ret->n_decoded + i] = (int32_t)bt_counted_take_u32(r);
+    uint32_t n_messages = bt_counted_take_u32(r);
     if (r->failed || n_messages > MESSAGES_MAX) return malformed(path, err);
     ret->messages = bt_heap_array((size_t)n_messages + 1, sizeof *ret->messages);
     if (!ret->messages)
         return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, n_messages, 0, "no memory to load a session");
-    char *end_before = NULL;
-    for (; ret->n_messages < n_messages && !r->failed; ret->n_messages++) {
-        char *ends[2] = {NULL, NULL};
-        take_message(r, &ret->messages[ret->n_messages], ends);
-        if (end_before) *end_before = '\0';
-        if (ends[0]) *ends[0] = '\0';
-        end_before = ends[1];
-    }
+    for (; ret->n_messages < n_messages && !r->failed; ret->n_messages++)
+        ret->messages[ret->n_messages] = take_message(r);
     if (r->failed || r->n_left != 0) return malformed(path, err);
+    end_strings(ret);
     return BT_OK;
 }
 
-static bt_status read_fields(const char *path, reader *r, const bt_facts *facts, const bt_plan *plan, uint32_t n_ctx,
-                             bt_saved *ret, bt_error *err) {
-    if (take_u32(r) != SCHEMA) return stale(path, "version of this program", err);
+static bt_status read_fields(const char *path, bt_counted *r, const bt_facts *facts, const bt_plan *plan,
+                             uint32_t n_ctx, bt_saved *ret, bt_error *err) {
+    if (bt_counted_take_u32(r) != SCHEMA) return stale(path, "version of this program", err);
     if (!is_string(r, facts->header_sha256)) return stale(path, "model", err);
     if (!is_string(r, bt_engine_build_version())) return stale(path, "version of llama.cpp", err);
-    if (take_u32(r) != plan->type_k || take_u32(r) != plan->type_v) return stale(path, "type of KV cache", err);
-    if (take_u32(r) != (uint32_t)plan->wishes.flash_attn) return stale(path, "setting of flash attention", err);
-    ret->n_decoded = take_u32(r);
-    uint32_t n_pending = take_u32(r);
+    if (bt_counted_take_u32(r) != plan->type_k || bt_counted_take_u32(r) != plan->type_v)
+        return stale(path, "type of KV cache", err);
+    if (bt_counted_take_u32(r) != (uint32_t)plan->wishes.flash_attn)
+        return stale(path, "setting of flash attention", err);
+    ret->n_decoded = bt_counted_take_u32(r);
+    uint32_t n_pending = bt_counted_take_u32(r);
     if (r->failed || n_pending > r->n_left / sizeof(uint32_t)) return malformed(path, err);
     if (ret->n_decoded > n_ctx)
         return bt_fail(err, BT_E_ARG, "session_ctx", BT_MEASURE_TOKENS, ret->n_decoded, n_ctx,
@@ -270,7 +247,7 @@ bt_status bt_session_file_load(const char *path, bt_session *session, const bt_f
     size_t n = 0;
     bt_status status = read_trailer(path, fd, &saved.text, &n, err);
     (void)close(fd); /* only read */
-    reader r = {.at = saved.text, .n_left = n};
+    bt_counted r = {.at = saved.text, .n_left = n};
     if (status == BT_OK) status = read_fields(path, &r, facts, plan, bt_session_n_ctx(session), &saved, err);
     uint32_t n_decoded = 0;
     if (status == BT_OK && saved.n_decoded > 0)

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "engine/counted.h"
 #include "engine/template_reply.h"
 #include "engine/template_wire.h"
 
@@ -44,33 +45,24 @@ const char bt_template_chatml[] =
 
 /* ---- the request ---- */
 
-static void put_u32(bt_text *out, uint64_t value) {
-    uint32_t narrow = (uint32_t)value;
-    bt_text_add_n(out, (const char *)&narrow, sizeof narrow);
-}
-
-static void put_string(bt_text *out, const char *text, size_t n) {
-    put_u32(out, n);
-    bt_text_add_n(out, text, n);
-}
-
 static bt_status write_request(const bt_template *t, const bt_message *messages, uint32_t n, bt_text *out,
                                bt_error *err) {
     size_t n_source = strlen(t->source);
     if (n_source > BT_TEMPLATE_TEXT_MAX)
         return bt_fail(err, BT_E_FORMAT, "chat_template", BT_MEASURE_BYTES, n_source, BT_TEMPLATE_TEXT_MAX,
                        "the chat template has %zu bytes; the most is %u", n_source, BT_TEMPLATE_TEXT_MAX);
-    put_u32(out, BT_TEMPLATE_REQUEST);
-    put_u32(out, BT_TEMPLATE_ADD_GENERATION | (t->add_bos ? BT_TEMPLATE_ADD_BOS : 0) |
-                     (t->add_eos ? BT_TEMPLATE_ADD_EOS : 0));
-    put_string(out, t->source, n_source);
-    put_string(out, t->bos, strlen(t->bos));
-    put_string(out, t->eos, strlen(t->eos));
-    put_u32(out, n);
+    bt_counted_put_u32(out, BT_TEMPLATE_REQUEST);
+    bt_counted_put_u32(out, BT_TEMPLATE_ADD_GENERATION | (t->add_bos ? BT_TEMPLATE_ADD_BOS : 0) |
+                                (t->add_eos ? BT_TEMPLATE_ADD_EOS : 0));
+    bt_counted_put_string(out, t->source, n_source);
+    bt_counted_put_string(out, t->bos, strlen(t->bos));
+    bt_counted_put_string(out, t->eos, strlen(t->eos));
+    bt_counted_put_u32(out, n);
     for (uint32_t i = 0; i < n; i++) {
-        put_string(out, messages[i].role, strlen(messages[i].role));
-        put_string(out, messages[i].content, messages[i].n_bytes);
+        bt_counted_put_string(out, messages[i].role, strlen(messages[i].role));
+        bt_counted_put_string(out, messages[i].content, messages[i].n_bytes);
     }
+    BT_TRY(bt_text_memory(out, err));
     if (out->failed)
         return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_BYTES, 0, BT_TEMPLATE_WIRE_MAX,
                        "the conversation has more text than can be rendered at once");
@@ -176,6 +168,7 @@ static bt_status ask(const bt_template *t, const bt_text *request, bt_text *repl
     int state = 0;
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         continue;
+    BT_TRY(bt_text_memory(reply, err));
     if (reply->failed)
         return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_BYTES, 0, reply->max_bytes,
                        "the chat template makes more text than can be taken");

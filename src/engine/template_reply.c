@@ -9,45 +9,15 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/size.h"
+#include "engine/counted.h"
 #include "engine/template_wire.h"
-
-#include <string.h>
 
 #define PARTS_MAX      (1u << 20)              /* of one rendering: two a message */
 #define PART_BYTES_MIN (2u * sizeof(uint32_t)) /* on the wire: no room is made for more than can be there */
 
-typedef struct reader {
-    const char *at;
-    size_t n_left;
-    bool failed;
-} reader;
-
-static const char *take(reader *r, size_t n) {
-    if (r->failed || n > r->n_left) {
-        r->failed = true;
-        return NULL;
-    }
-    const char *at = r->at;
-    r->at += n;
-    r->n_left -= n;
-    return at;
-}
-
-static uint32_t take_u32(reader *r) {
-    uint32_t value = 0;
-    const char *at = take(r, sizeof value);
-    if (at) memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static const char *take_string(reader *r, size_t *ret_n) {
-    *ret_n = take_u32(r);
-    return take(r, *ret_n);
-}
-
-static bt_status refusal(reader *r, uint32_t state, uint64_t limit_bytes, bt_error *err) {
+static bt_status refusal(bt_counted *r, uint32_t state, uint64_t limit_bytes, bt_error *err) {
     size_t n = 0;
-    const char *why = take_string(r, &n);
+    const char *why = bt_counted_take_string(r, &n);
     if (state == BT_TEMPLATE_MEMORY)
         return bt_fail(err, BT_E_NOMEM, "chat_memory", BT_MEASURE_BYTES, 0, limit_bytes,
                        "the chat template needs more than the %s it may have", BT_SIZE(limit_bytes));
@@ -60,8 +30,8 @@ static bt_status cut_short(bt_error *err) {
                    BT_TEMPLATE_WORKER);
 }
 
-static bt_status read_parts(reader *r, bt_rendered *ret, bt_error *err) {
-    uint32_t n = take_u32(r);
+static bt_status read_parts(bt_counted *r, bt_rendered *ret, bt_error *err) {
+    uint32_t n = bt_counted_take_u32(r);
     if (n > PARTS_MAX)
         return bt_fail(err, BT_E_LIMIT, "chat_bytes", BT_MEASURE_ITEMS, n, PARTS_MAX,
                        "the chat template makes too many pieces of text");
@@ -70,26 +40,24 @@ static bt_status read_parts(reader *r, bt_rendered *ret, bt_error *err) {
     if (!ret->parts) return bt_fail(err, BT_E_NOMEM, "heap", BT_MEASURE_ITEMS, n, 0, "no memory for a conversation");
     for (; ret->n_parts < n && !r->failed; ret->n_parts++) {
         bt_rendered_part *part = &ret->parts[ret->n_parts];
-        part->of_message = take_u32(r) != 0;
-        part->text = take_string(r, &part->n_bytes);
+        part->of_message = bt_counted_take_u32(r) != 0;
+        part->text = bt_counted_take_string(r, &part->n_bytes);
     }
-    uint32_t n_stops = take_u32(r);
+    uint32_t n_stops = bt_counted_take_u32(r);
     for (; ret->n_stops < n_stops && ret->n_stops < BT_TEMPLATE_STOPS_MAX && !r->failed; ret->n_stops++)
-        ret->stops[ret->n_stops] = take_string(r, &ret->stop_bytes[ret->n_stops]);
+        ret->stops[ret->n_stops] = bt_counted_take_string(r, &ret->stop_bytes[ret->n_stops]);
     return r->failed ? cut_short(err) : BT_OK;
 }
 
 bt_status bt_template_reply_read(const char *reply, size_t n_bytes, uint64_t limit_bytes, bt_rendered *ret,
                                  bt_error *err) {
-    reader r = {.at = reply, .n_left = n_bytes};
-    uint32_t magic = take_u32(&r);
-    uint32_t state = take_u32(&r);
-    uint64_t peak_bytes = 0;
-    const char *peak = take(&r, sizeof peak_bytes);
-    if (!peak || magic != BT_TEMPLATE_REPLY)
+    bt_counted r = {.at = reply, .n_left = n_bytes};
+    uint32_t magic = bt_counted_take_u32(&r);
+    uint32_t state = bt_counted_take_u32(&r);
+    uint64_t peak_bytes = bt_counted_take_u64(&r);
+    if (r.failed || magic != BT_TEMPLATE_REPLY)
         return bt_fail(err, BT_E_IO, "chat_worker", BT_MEASURE_NONE, 0, 0, "%s does not answer as this version's does",
                        BT_TEMPLATE_WORKER);
-    memcpy(&peak_bytes, peak, sizeof peak_bytes);
     if (state != BT_TEMPLATE_OK) return refusal(&r, state, limit_bytes, err);
     bt_rendered rendered = {.peak_bytes = bt_sat_add_u64(peak_bytes, BT_TEMPLATE_CODE_BYTES)};
     bt_status status = read_parts(&r, &rendered, err);

@@ -28,7 +28,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FIRST_LINE  "burthen-footprint 1"
 #define PREFIX      "footprint-"
@@ -39,15 +38,6 @@
 _Static_assert(sizeof PREFIX + 64 <= BT_FOOTPRINT_NAME_BYTES, "the name of a file");
 
 /* ---- the name ---- */
-
-static void add_u64(bt_sha256 *hash, uint64_t value) {
-    bt_sha256_add(hash, &value, sizeof value);
-}
-
-/* With its end, so that "a","b" is not "ab". */
-static void add_text(bt_sha256 *hash, const char *text) {
-    bt_sha256_add(hash, text, strlen(text) + 1);
-}
 
 /* Elements that stand for one of these, with the value: 0, 1 or 2. */
 static uint32_t n_left_out(char *const *argv) {
@@ -61,37 +51,27 @@ static uint32_t n_left_out(char *const *argv) {
     return 0;
 }
 
-static void add_program(bt_sha256 *hash, const char *program) {
-    struct stat found;
-    if (!program || stat(program, &found) != 0 || !S_ISREG(found.st_mode)) return;
-    add_u64(hash, (uint64_t)found.st_size);
-    add_u64(hash, (uint64_t)found.st_mtim.tv_sec);
-    add_u64(hash, (uint64_t)found.st_mtim.tv_nsec);
-}
-
 void bt_footprint_name(const char *program, const char *header_sha256, uint64_t file_bytes, char *const *argv,
                        const char *variables, char ret_name[BT_FOOTPRINT_NAME_BYTES]) {
     bt_sha256 hash;
     char hex[65];
     bt_sha256_init(&hash);
-    add_program(&hash, program);
-    add_text(&hash, header_sha256 ? header_sha256 : "");
-    add_u64(&hash, file_bytes);
+    (void)bt_sha256_add_file(&hash, program);
+    bt_sha256_add_text(&hash, header_sha256 ? header_sha256 : "");
+    bt_sha256_add_u64(&hash, file_bytes);
     while (*argv) {
         uint32_t n = n_left_out(argv);
-        if (n == 0) add_text(&hash, *argv);
+        if (n == 0) bt_sha256_add_text(&hash, *argv);
         argv += n > 0 ? n : 1;
     }
-    add_text(&hash, variables);
+    bt_sha256_add_text(&hash, variables);
     bt_sha256_hex(&hash, hex);
     (void)snprintf(ret_name, BT_FOOTPRINT_NAME_BYTES, PREFIX "%s", hex);
 }
 
 /* No other file of the folder, and none outside of it. */
 static bool is_name(const char *name) {
-    const char *hex = name + strlen(PREFIX);
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) return false;
-    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && bt_sha256_is_hex(name + strlen(PREFIX));
 }
 
 /* ---- the file ---- */
@@ -151,9 +131,7 @@ static bt_status recall(int dir, const char *name, bt_footprint *ret, bt_error *
     bt_text text;
     *ret = (bt_footprint){0};
     bt_text_init(&text, FILE_BYTES);
-    bt_text_reserve(&text, FILE_BYTES); /* so that what fails below is too large a file, not a lack of memory */
-    bt_status status = text.failed ? bt_fail_sys(&why, ENOMEM, "state_file", "cannot read what was seen")
-                                   : bt_state_read(dir, name, &text, &why);
+    bt_status status = bt_state_read(dir, name, &text, &why);
     if (status == BT_OK && !parse(&text, ret)) *ret = (bt_footprint){0};
     bt_text_done(&text);
     if (status == BT_OK || status == BT_E_LIMIT || why.sys == ENOENT) return BT_OK;

@@ -17,8 +17,8 @@
 #include "base/beside.h"
 #include "base/error.h"
 #include "base/heap.h"
-#include "base/os.h"
 #include "base/size.h"
+#include "base/text_file.h"
 #include "guard/engines.h"
 #include "guard/visible.h"
 #include "plan/plan.h"
@@ -31,24 +31,13 @@
 
 #define ARENA_MAX_BYTES (64u << 20)
 #define ARENA_BLOCK     (64u << 10)
-#define READ_BYTES      4096u /* a page at a time: config files are no larger */
 
 /* ---- the command ---- */
 
 bt_config_state bt_judge_read_file(void *context, const char *path, bt_text *text) {
-    char buffer[READ_BYTES];
-    uint64_t at = 0;
-    int64_t n = 0;
     (void)context;
     if (access(path, F_OK) != 0) return BT_CONFIG_ABSENT;
-    int fd = bt_os_open(path, false);
-    if (fd < 0) return BT_CONFIG_FAILED;
-    while (!text->failed && (n = bt_os_pread(fd, buffer, sizeof buffer, at)) > 0) {
-        bt_text_add_n(text, buffer, (size_t)n);
-        at += (uint64_t)n;
-    }
-    (void)bt_os_close(fd);
-    return n < 0 || text->failed ? BT_CONFIG_FAILED : BT_CONFIG_READ;
+    return bt_text_read_path(text, path) == 0 ? BT_CONFIG_READ : BT_CONFIG_FAILED;
 }
 
 static bt_config_state read_config(void *context, const char *path, const char **ret_text, size_t *ret_n) {

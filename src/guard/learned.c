@@ -28,7 +28,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define FIRST_LINE  "burthen-learned 1"
@@ -45,29 +44,16 @@ typedef struct learned {
 
 /* ---- the name ---- */
 
-static void add_u64(bt_sha256 *hash, uint64_t value) {
-    bt_sha256_add(hash, &value, sizeof value);
-}
-
-/* With its end, so that "a","b" is not "ab". */
-static void add_text(bt_sha256 *hash, const char *text) {
-    bt_sha256_add(hash, text, strlen(text) + 1);
-}
-
 bool bt_learned_name(const char *program, const char *header_sha256, uint32_t n_slots, const char *settings,
                      char ret_name[BT_LEARNED_NAME_BYTES]) {
-    struct stat found;
     bt_sha256 hash;
     char hex[65];
     ret_name[0] = '\0';
-    if (stat(program, &found) != 0 || !S_ISREG(found.st_mode)) return false;
     bt_sha256_init(&hash);
-    add_u64(&hash, (uint64_t)found.st_size);
-    add_u64(&hash, (uint64_t)found.st_mtim.tv_sec);
-    add_u64(&hash, (uint64_t)found.st_mtim.tv_nsec);
-    add_text(&hash, header_sha256);
-    add_u64(&hash, n_slots);
-    add_text(&hash, settings);
+    if (!bt_sha256_add_file(&hash, program)) return false;
+    bt_sha256_add_text(&hash, header_sha256);
+    bt_sha256_add_u64(&hash, n_slots);
+    bt_sha256_add_text(&hash, settings);
     bt_sha256_hex(&hash, hex);
     (void)snprintf(ret_name, BT_LEARNED_NAME_BYTES, PREFIX "%s", hex);
     return true;
@@ -75,9 +61,7 @@ bool bt_learned_name(const char *program, const char *header_sha256, uint32_t n_
 
 /* It may come from an environment: no other file of the folder, and none outside of it. */
 static bool is_name(const char *name) {
-    const char *hex = name + strlen(PREFIX);
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) return false;
-    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && bt_sha256_is_hex(name + strlen(PREFIX));
 }
 
 /* ---- the file ---- */
@@ -110,9 +94,7 @@ static bt_status recall(int dir, const char *name, learned *ret, bool *ret_good,
     bt_error why = {0};
     bt_text text;
     bt_text_init(&text, FILE_BYTES);
-    bt_text_reserve(&text, FILE_BYTES); /* so that what fails below is too large a file, not a lack of memory */
-    bt_status status = text.failed ? bt_fail_sys(&why, ENOMEM, "state_file", "cannot read what was learned")
-                                   : bt_state_read(dir, name, &text, &why);
+    bt_status status = bt_state_read(dir, name, &text, &why);
     *ret_good = status == BT_OK && parse(&text, ret);
     bt_text_done(&text);
     if (status == BT_OK || status == BT_E_LIMIT || why.sys == ENOENT) return BT_OK;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "guard/rules.h"
 #include "model/roles.h"
 #include "model/types.h"
@@ -117,9 +118,7 @@ static const char *draft_devices(bt_guard_prices *p) {
 static bool is_repacked(const bt_tensor *t) {
     static const char *const types[] = {"q4_0", "q4_K", "iq4_nl", "mxfp4"};
     if (t->block < 0 || t->n_dims < 2 || t->ne[1] % BT_LAYOUT_ROWS != 0) return false;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(bt_type_name(t->type), types[i]) == 0) return true;
-    return false;
+    return bt_is_among(bt_type_name(t->type), types, sizeof types / sizeof *types);
 }
 
 /* Devices whose drivers give pinned memory: then weights of the host stand in it or in the file, and are not repacked

@@ -15,6 +15,7 @@
 #include "model/attention.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "model/families.h"
 #include "model/recurrent.h"
 
@@ -29,8 +30,7 @@ bool bt_attention_is_known(const char *arch) {
 bool bt_attention_is_encoder(const char *arch) {
     /* t5encoder and wavtokenizer-dec are encoders of other kinds, whose memory is not known. */
     static const char *const others[] = {"t5encoder", "wavtokenizer-dec"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(arch, others[i]) == 0) return true;
+    if (bt_is_among(arch, others, sizeof others / sizeof *others)) return true;
     const bt_family *family = bt_family_find(arch);
     return family && (family->flags & BT_ENCODER) != 0;
 }
@@ -56,8 +56,7 @@ static const bt_gguf_key *find(const geometry *g, const char *suffix) {
 }
 
 static uint32_t u32_or(const geometry *g, const char *suffix, uint32_t absent) {
-    uint32_t v;
-    return bt_gguf_u32_at(find(g, suffix), 0, &v) ? v : absent;
+    return bt_gguf_u32_or(find(g, suffix), absent);
 }
 
 static bt_status refuse(const geometry *g, bt_error *err, const char *what) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "model/gguf.h"
 
 #include <string.h>
@@ -25,9 +26,7 @@ bool bt_experts_can_split(const bt_facts *facts, const bt_tensor *tensor) {
     if (facts->n_expert < 2 || tensor->block < 0 || tensor->n_dims != 3) return false;
     if (tensor->ne[2] != facts->n_expert || tensor->bytes % facts->n_expert != 0) return false;
     const char *dot = strchr(tensor->name + 4, '.'); /* "blk.N." */
-    for (size_t i = 0; dot && i < sizeof parts / sizeof *parts; i++)
-        if (strcmp(dot + 1, parts[i]) == 0) return true;
-    return false;
+    return dot && bt_is_among(dot + 1, parts, sizeof parts / sizeof *parts);
 }
 
 /* Where the pages of a run end at most, from the page that it begins in. */

@@ -392,3 +392,8 @@ bool bt_gguf_u32_at(const bt_gguf_key *key, uint32_t i, uint32_t *ret) {
     *ret = (uint32_t)bits;
     return true;
 }
+
+uint32_t bt_gguf_u32_or(const bt_gguf_key *key, uint32_t absent) {
+    uint32_t value = 0;
+    return bt_gguf_u32_at(key, 0, &value) ? value : absent;
+}

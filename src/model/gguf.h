@@ -70,6 +70,8 @@ const bt_gguf_key *bt_gguf_find_arch(const bt_gguf *gguf, const char *arch, cons
 /* Item i of a kept array of u32, i32 or bool, or the scalar itself, which stands for every i. False when the key is
  * NULL, of another type, negative, or has no item i. */
 bool bt_gguf_u32_at(const bt_gguf_key *key, uint32_t i, uint32_t *ret);
+/* The first of it, or what stands for a key that says none. */
+uint32_t bt_gguf_u32_or(const bt_gguf_key *key, uint32_t absent);
 
 /* Keys that llama.cpp reads with typed getters: a wrong type is refused here, with a sentence, before it is asked. The
  * split keys are checked in every shard, the others in the first. */

@@ -77,8 +77,7 @@ static const type_row *row_of(const char *type, bool audio) {
 }
 
 static uint32_t u32_or(const reader *r, const char *suffix, uint32_t absent) {
-    uint32_t v = 0;
-    return bt_gguf_u32_at(bt_gguf_find_arch(r->gguf, r->prefix, suffix), 0, &v) ? v : absent;
+    return bt_gguf_u32_or(bt_gguf_find_arch(r->gguf, r->prefix, suffix), absent);
 }
 
 static bt_status need_u32(const reader *r, const char *suffix, uint32_t max, uint32_t *ret, bt_error *err) {

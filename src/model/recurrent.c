@@ -29,8 +29,7 @@ static const bt_gguf_key *find(const reading *r, const char *suffix) {
 }
 
 static uint32_t u32_or(const reading *r, const char *suffix, uint32_t absent) {
-    uint32_t v;
-    return bt_gguf_u32_at(find(r, suffix), 0, &v) ? v : absent;
+    return bt_gguf_u32_or(find(r, suffix), absent);
 }
 
 static bt_status need(const reading *r, const char *suffix, uint64_t *ret, bt_error *err) {

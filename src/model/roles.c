@@ -11,6 +11,7 @@
 #include "model/roles.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "model/attention.h"
 #include "model/experts.h"
 
@@ -19,11 +20,6 @@
 
 static bool starts_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-static bool ends_with(const char *text, const char *suffix) {
-    size_t n = strlen(text), n_suffix = strlen(suffix);
-    return n >= n_suffix && strcmp(text + n - n_suffix, suffix) == 0;
 }
 
 /* What follows "blk.N.", or the whole name. */
@@ -54,7 +50,7 @@ bt_status bt_role_block(const bt_tensor *tensor, uint32_t n_block_all, const cha
 /* Vectors and the little matrices that are needed at once in every block. */
 static bool is_always_needed(const bt_tensor *t) {
     const char *part = part_name(t);
-    if (ends_with(t->name, ".bias") || t->n_dims == 1) return true;
+    if (bt_ends_with(t->name, ".bias") || t->n_dims == 1) return true;
     return strstr(part, "norm") || starts_with(part, "ffn_gate_inp") || starts_with(part, "rope_f");
 }
 
@@ -82,9 +78,7 @@ static bt_tensor_role role_of(const bt_facts *facts, const bt_tensor *t) {
  * shown to it under that name. Of one that is not known here it is not known either. */
 static bool is_always_tied(const char *arch) {
     static const char *const names[] = {"bitnet", "cohere2", "command-r", "gemma", "gemma2", "openelm", "plm"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(arch, names[i]) == 0) return true;
-    return !bt_attention_is_known(arch);
+    return bt_is_among(arch, names, sizeof names / sizeof *names) || !bt_attention_is_known(arch);
 }
 
 void bt_roles_fill(bt_facts *facts) {

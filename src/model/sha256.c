@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sha256.c: the hash that names a model's header in plans and caches.
+ * sha256.c: the hash that names a model's header in plans and caches, and what such names are made of: numbers, texts,
+ * files that are told apart by their size and time.
  *
  * A plan is bound to the header it was made for (docs/design.md P2, M9), and a plan may travel to another machine; so
  * the name must be one that other tools can compute too. None of our libraries has a hash, and this one is a page.
@@ -11,6 +12,7 @@
 #include "model/sha256.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -103,4 +105,25 @@ void bt_sha256_hex(bt_sha256 *hash, char ret_hex[65]) {
     for (unsigned i = 0; i < 64; i++)
         ret_hex[i] = digits[hash->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
     ret_hex[64] = '\0';
+}
+
+void bt_sha256_add_u64(bt_sha256 *hash, uint64_t value) {
+    bt_sha256_add(hash, &value, sizeof value);
+}
+
+void bt_sha256_add_text(bt_sha256 *hash, const char *text) {
+    bt_sha256_add(hash, text, strlen(text) + 1);
+}
+
+bool bt_sha256_add_file(bt_sha256 *hash, const char *path) {
+    struct stat found;
+    if (!path || stat(path, &found) != 0 || !S_ISREG(found.st_mode)) return false;
+    bt_sha256_add_u64(hash, (uint64_t)found.st_size);
+    bt_sha256_add_u64(hash, (uint64_t)found.st_mtim.tv_sec);
+    bt_sha256_add_u64(hash, (uint64_t)found.st_mtim.tv_nsec);
+    return true;
+}
+
+bool bt_sha256_is_hex(const char *text) {
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
 }

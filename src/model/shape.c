@@ -30,8 +30,7 @@ static const bt_gguf_key *find(const shape *s, const char *suffix) {
 }
 
 static uint32_t u32_or(const shape *s, const char *suffix, uint32_t absent) {
-    uint32_t v;
-    return bt_gguf_u32_at(find(s, suffix), 0, &v) ? v : absent;
+    return bt_gguf_u32_or(find(s, suffix), absent);
 }
 
 static bt_status need_u32(const shape *s, const char *suffix, uint32_t *ret, bt_error *err) {

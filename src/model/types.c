@@ -12,6 +12,7 @@
 #include "model/types.h"
 
 #include "base/size.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -59,9 +60,7 @@ bool bt_type_row_bytes(uint32_t type, uint64_t n_elements, uint64_t *ret_bytes) 
 bool bt_type_is_cache(uint32_t type) {
     /* llama.cpp common/arg.cpp, kv_cache_types; writing rows of another (i8, q8_1) calls a kernel that is not there */
     static const char *const names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"};
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(bt_type_name(type), names[i]) == 0) return true;
-    return false;
+    return bt_is_among(bt_type_name(type), names, sizeof names / sizeof *names);
 }
 
 bool bt_type_by_name(const char *name, uint32_t *ret_type) {

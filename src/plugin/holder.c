@@ -15,7 +15,7 @@
 #include "base/heap.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "base/text.h"
+#include "base/text_file.h"
 #include "device/measured.h"
 #include "memory/account.h"
 #include "probe/disk.h"
@@ -26,7 +26,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #define ARENA_MAX_BYTES (64u << 20) /* 65,536 units of a plan, and its text */
@@ -46,20 +45,14 @@ struct bt_holder {
 /* ---- the plan ---- */
 
 static bt_status read_file(const char *path, bt_text *text, bt_error *err) {
-    FILE *file = fopen(path, "rbe");
-    if (!file) return bt_fail_sys(err, errno, "plan", "cannot open the plan %s", path);
-    char buffer[4096]; /* a page */
-    size_t n = 0;
-    do {
-        n = fread(buffer, 1, sizeof buffer, file);
-        bt_text_add_n(text, buffer, n);
-    } while (!text->failed && n == sizeof buffer); /* less only at the end, or after an error */
-    bool failed = ferror(file) != 0;
-    (void)fclose(file); /* only read */
-    if (failed) return bt_fail_sys(err, EIO, "plan", "cannot read the plan %s", path);
-    if (text->failed)
+    int fd = bt_os_open(path, false);
+    if (fd < 0) return bt_fail_sys(err, -fd, "plan", "cannot open the plan %s", path);
+    int rc = bt_text_read(text, fd);
+    (void)bt_os_close(fd); /* only read */
+    if (rc == -EFBIG)
         return bt_fail(err, BT_E_FORMAT, "plan", BT_MEASURE_BYTES, 0, text->max_bytes, "the plan %s is larger than %s",
                        path, BT_SIZE(text->max_bytes));
+    if (rc < 0) return bt_fail_sys(err, -rc, "plan", "cannot read the plan %s", path);
     return BT_OK;
 }
 

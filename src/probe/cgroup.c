@@ -218,7 +218,7 @@ void bt_cgroup_probe(const char *root, bt_machine *machine) {
     put_path(machine->cgroup_reason, sizeof machine->cgroup_reason, err.text);
 }
 
-/* ---- what it leaves --------------------------------------------------------------------------------------------- */
+/* ---- its limit -------------------------------------------------------------------------------------------------- */
 
 static void put_source(const bt_machine *machine, const bt_cgroup_level *level, char source[BT_CGROUP_SOURCE_TEXT]) {
     const char *file = level->limit_file;
@@ -229,32 +229,14 @@ static void put_source(const bt_machine *machine, const bt_cgroup_level *level, 
     (void)snprintf(source, BT_CGROUP_SOURCE_TEXT, "cgroup v%u %s %s", machine->cgroup_version, path, file);
 }
 
-static uint64_t left_bytes(const bt_cgroup_level *level) {
-    uint64_t held_bytes = bt_sat_sub_u64(level->usage_bytes, level->reclaimable_bytes);
-    return bt_sat_sub_u64(level->limit.value, bt_sat_add_u64(held_bytes, level->promised_bytes));
-}
-
-static uint64_t limit_bytes(const bt_cgroup_level *level) {
-    return level->limit.value;
-}
-
-/* The lowest value of the levels that have a limit; of equal ones that nearest to the leaf. */
-static bt_known lowest(const bt_machine *machine, uint64_t (*value_of)(const bt_cgroup_level *), char *source) {
-    const bt_cgroup_level *found = NULL;
+bt_known bt_cgroup_limit(const bt_machine *machine, char source[BT_CGROUP_SOURCE_TEXT]) {
+    const bt_cgroup_level *found = NULL; /* of equal ones that nearest to the leaf */
     source[0] = '\0';
     for (uint32_t i = 0; i < machine->n_cgroup_levels && i < BT_CGROUP_LEVEL_MAX; i++) {
         const bt_cgroup_level *level = &machine->cgroup[i];
-        if (level->limit.known && (!found || value_of(level) < value_of(found))) found = level;
+        if (level->limit.known && (!found || level->limit.value < found->limit.value)) found = level;
     }
     if (!found) return (bt_known){false, 0};
     put_source(machine, found, source);
-    return (bt_known){true, value_of(found)};
-}
-
-bt_known bt_cgroup_available(const bt_machine *machine, char source[BT_CGROUP_SOURCE_TEXT]) {
-    return lowest(machine, left_bytes, source);
-}
-
-bt_known bt_cgroup_limit(const bt_machine *machine, char source[BT_CGROUP_SOURCE_TEXT]) {
-    return lowest(machine, limit_bytes, source);
+    return found->limit;
 }

@@ -11,10 +11,8 @@
  * the same, cgroup_reason says what went wrong. A level whose directory holds no memory files (the controller is off
  * there, or it is the true root of v2) is left out. */
 void bt_cgroup_probe(const char *root, bt_machine *machine);
-/* What the tightest level leaves: limit - (usage - reclaimable) - promised, saturating; unknown when no level has a
- * limit. source: "cgroup v2 /a/b memory.max" of that level. */
-bt_known bt_cgroup_available(const bt_machine *machine, char source[BT_CGROUP_SOURCE_TEXT]);
-/* The lowest limit of the chain, whatever is used of it; source as above. */
+/* The lowest limit of the chain, whatever is used of it (what it leaves, src/plan/budget.c finds); unknown when no
+ * level has one. source: "cgroup v2 /a/b memory.max" of that level. */
 bt_known bt_cgroup_limit(const bt_machine *machine, char source[BT_CGROUP_SOURCE_TEXT]);
 /* CPU quota of the chain in whole cores, rounded up, at least 1; unknown = none, or not readable. */
 bt_known bt_cgroup_cores(const char *root);

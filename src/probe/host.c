@@ -4,9 +4,9 @@
  * Available is what the kernel estimates a new allocation can get without swapping: MemAvailable, which counts clean
  * cache. MemFree does not and is never used in its place: a machine that has read a model once would look full. A
  * figure that cannot be read is a failed reading with its reason, never 0 and never a guess from another field. Swap
- * is reported and never counted. The parsers are pure; that of vm_stat runs on every system so that it can be tested
- * on every system. Bound: one pass over at most BT_PROC_TEXT_MAX bytes per file. Left out: NUMA nodes, huge pages, and
- * every system whose memory is described neither by meminfo nor by vm_stat: their host pool is failed. */
+ * is reported and never counted. The parsers are pure. Bound: one pass over at most BT_PROC_TEXT_MAX bytes per file.
+ * Left out: NUMA nodes, huge pages, and every system whose memory meminfo does not describe: its host pool is failed.
+ */
 #include "probe/host.h"
 #include "base/error.h"
 #include "base/os.h"
@@ -22,7 +22,7 @@
 
 static const bt_known unknown = {false, 0};
 
-/* ---- meminfo and vm_stat ---------------------------------------------------------------------------------------- */
+/* ---- meminfo ---------------------------------------------------------------------------------------------------- */
 
 bt_known bt_meminfo_field(const char *text, const char *field) {
     bt_span rest = bt_span_of(text);
@@ -43,43 +43,6 @@ bt_known bt_meminfo_field(const char *text, const char *field) {
 
 bt_known bt_meminfo_available(const char *text) {
     return bt_meminfo_field(text, "MemAvailable");
-}
-
-/* "Pages free:    100000." */
-static bool vm_stat_pages(const char *text, const char *name, uint64_t *ret_pages) {
-    bt_span line;
-    bt_span label;
-    bt_span digits;
-    bt_span more;
-    if (!bt_span_find_line(text, name, &line)) return false;
-    if (!bt_span_starts(line, ":") || !bt_span_part(&line, ':', &label)) return false;
-    if (!bt_span_word(&line, &digits) || bt_span_word(&line, &more)) return false;
-    while (digits.n_bytes > 0 && digits.at[digits.n_bytes - 1] == '.')
-        digits.n_bytes--;
-    return bt_span_number(digits, ret_pages);
-}
-
-bt_known bt_vm_stat_available(const char *text) {
-    static const char mark[] = "page size of ";
-    bt_span rest = bt_span_of(text);
-    bt_span line;
-    bt_span digits = {NULL, 0};
-    if (!bt_span_line(&rest, &line)) return unknown;
-    for (size_t i = 0; i + strlen(mark) <= line.n_bytes && !digits.at; i++) {
-        bt_span tail = {line.at + i, line.n_bytes - i};
-        if (!bt_span_starts(tail, mark)) continue;
-        tail = (bt_span){tail.at + strlen(mark), tail.n_bytes - strlen(mark)};
-        if (!bt_span_word(&tail, &digits)) return unknown;
-    }
-    uint64_t page_bytes = 0;
-    uint64_t n_free = 0;
-    uint64_t n_inactive = 0;
-    uint64_t bytes = 0;
-    if (!digits.at || !bt_span_number(digits, &page_bytes) || page_bytes == 0) return unknown;
-    if (!vm_stat_pages(text, "Pages free", &n_free) || !vm_stat_pages(text, "Pages inactive", &n_inactive))
-        return unknown;
-    if (!bt_add_u64(n_free, n_inactive, &bytes) || !bt_mul_u64(bytes, page_bytes, &bytes)) return unknown;
-    return (bt_known){true, bytes};
 }
 
 /* ---- the host pool ---------------------------------------------------------------------------------------------- */

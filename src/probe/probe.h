@@ -7,4 +7,3 @@
 /* Pure parsers. */
 bt_known bt_meminfo_available(const char *text);                /* MemAvailable, bytes */
 bt_known bt_meminfo_field(const char *text, const char *field); /* "MemTotal" ... bytes */
-bt_known bt_vm_stat_available(const char *text);                /* macOS vm_stat output: free + inactive (A9) */

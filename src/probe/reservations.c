@@ -24,6 +24,7 @@
 #include "base/size.h"
 #include "base/state.h"
 #include "probe/cgroup.h"
+#include "probe/process.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +37,6 @@
 #define HEADER     "burthen-reservations 1 "
 #define N_LINE_MAX 1024u
 #define LINE_BYTES 128u /* five words: three numbers of 20 digits, two of 10, a command of 15 */
-#define BOOT_BYTES 64u  /* a UUID has 36 */
 
 typedef struct claim {
     uint64_t pid, start_ticks, pid_ns, promised_bytes;
@@ -45,8 +45,8 @@ typedef struct claim {
 
 /* All of the file, and who we are. Some 130 KiB: on the heap. */
 typedef struct book {
-    char boot[BOOT_BYTES];
-    uint64_t own_pid, own_start_ticks, own_pid_ns;
+    bt_process_home home;
+    uint64_t own_pid, own_start_ticks;
     claim claims[N_LINE_MAX];
     uint32_t n_claims;
     bt_proc_text scratch;
@@ -64,19 +64,6 @@ static int read_of(uint64_t pid, const char *file, bt_proc_text *text) {
     return bt_proc_read("", path, 0, text);
 }
 
-/* "7 (a name) S 1 ..." of /proc/PID/stat: the 22nd field. The name may hold blanks and brackets. */
-static bool start_of(uint64_t pid, bt_proc_text *text, uint64_t *ret_ticks) {
-    if (read_of(pid, "stat", text) < 0) return false;
-    const char *close = strrchr(text->data, ')');
-    if (!close) return false;
-    bt_span rest = bt_span_of(close + 1);
-    bt_span word;
-    for (int field = 3; field <= 22; field++) {
-        if (!bt_span_word(&rest, &word)) return false;
-    }
-    return bt_span_number(word, ret_ticks);
-}
-
 /* The second number of statm: pages in memory. */
 static uint64_t resident_of(uint64_t pid, bt_proc_text *text) {
     uint64_t pages = 0;
@@ -87,32 +74,22 @@ static uint64_t resident_of(uint64_t pid, bt_proc_text *text) {
     return bt_sat_mul_u64(pages, bt_os_page_bytes());
 }
 
-static bool lives(const claim *c, bt_proc_text *text) {
-    uint64_t ticks = 0;
-    return start_of(c->pid, text, &ticks) && ticks == c->start_ticks;
+static bool lives(const claim *c) {
+    bt_process_stat stat;
+    return bt_process_stat_read(c->pid, &stat) == 0 && stat.start_ticks == c->start_ticks;
 }
 
 static bool is_own(const book *b, const claim *c) {
-    return c->pid_ns == b->own_pid_ns && c->pid == b->own_pid;
-}
-
-/* "pid:[4026531836]" */
-static bool own_pid_ns(uint64_t *ret) {
-    char link[64];
-    ssize_t n = readlink("/proc/self/ns/pid", link, sizeof link);
-    static const char before[] = "pid:[";
-    if (n < (ssize_t)sizeof before || link[n - 1] != ']') return false;
-    bt_span digits = {link + sizeof before - 1, (size_t)n - sizeof before};
-    return bt_span_number(digits, ret);
+    return c->pid_ns == b->home.pid_ns && c->pid == b->own_pid;
 }
 
 static bt_status know_self(book *b, bt_error *err) {
-    bt_span word = {"", 0};
-    bool known = bt_proc_read("", "/proc/sys/kernel/random/boot_id", 0, &b->scratch) == 0 &&
-                 bt_span_only_word(b->scratch.data, &word) && word.n_bytes < sizeof b->boot;
-    if (known) memcpy(b->boot, word.at, word.n_bytes); /* zeroed */
-    b->own_pid = (uint64_t)getpid();
-    if (known && start_of(0, &b->scratch, &b->own_start_ticks) && own_pid_ns(&b->own_pid_ns)) return BT_OK;
+    bt_process_stat stat;
+    if (bt_process_home_read(&b->home) && bt_process_stat_read(0, &stat) == 0) {
+        b->own_pid = (uint64_t)getpid();
+        b->own_start_ticks = stat.start_ticks;
+        return BT_OK;
+    }
     return bt_fail(err, BT_E_IO, "reservations", BT_MEASURE_NONE, 0, 0,
                    "/proc does not say which process this is, so other budgets cannot be told from it");
 }
@@ -141,11 +118,11 @@ static void parse(book *b, const char *text) {
     bt_span line;
     if (!bt_span_line(&rest, &line) || !bt_span_starts(line, HEADER)) return;
     line = (bt_span){line.at + strlen(HEADER), line.n_bytes - strlen(HEADER)};
-    if (!bt_span_is(line, b->boot)) return;
+    if (!bt_span_is(line, b->home.boot)) return;
     while (b->n_claims < N_LINE_MAX && bt_span_line(&rest, &line)) {
         claim *c = &b->claims[b->n_claims];
         if (!parse_claim(line, c) || is_own(b, c)) continue;
-        if (c->pid_ns == b->own_pid_ns && !lives(c, &b->scratch)) continue;
+        if (c->pid_ns == b->home.pid_ns && !lives(c)) continue;
         b->n_claims++;
     }
 }
@@ -168,7 +145,7 @@ static bt_status read_book(int dir, book *b, bt_error *err) {
 static bt_status write_book(int dir, const book *b, bt_error *err) {
     bt_text text;
     bt_text_init(&text, (size_t)(N_LINE_MAX + 1) * LINE_BYTES);
-    bt_text_addf(&text, HEADER "%s\n", b->boot);
+    bt_text_addf(&text, HEADER "%s\n", b->home.boot);
     for (uint32_t i = 0; i < b->n_claims; i++) {
         const claim *c = &b->claims[i];
         bt_text_addf(&text, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", c->pid, c->start_ticks, c->pid_ns,
@@ -251,7 +228,7 @@ void bt_reservations_probe(bt_machine *machine) {
     if (status == BT_OK) {
         status = read_book(dir, b, &why);
         for (uint32_t i = 0; status == BT_OK && i < b->n_claims; i++) {
-            if (b->claims[i].pid_ns == b->own_pid_ns) add_other(machine, &b->claims[i], &b->scratch);
+            if (b->claims[i].pid_ns == b->home.pid_ns) add_other(machine, &b->claims[i], &b->scratch);
         }
         close_book(b, dir);
     }
@@ -265,14 +242,14 @@ void bt_reservations_probe(bt_machine *machine) {
 static bt_status add_own(book *b, const char *command, uint64_t bytes, bt_error *err) {
     /* Lines that nobody here can check make room first. */
     for (uint32_t i = 0; b->n_claims == N_LINE_MAX && i < b->n_claims; i++) {
-        if (b->claims[i].pid_ns != b->own_pid_ns) b->claims[i] = b->claims[--b->n_claims];
+        if (b->claims[i].pid_ns != b->home.pid_ns) b->claims[i] = b->claims[--b->n_claims];
     }
     if (b->n_claims == N_LINE_MAX)
         return bt_fail(err, BT_E_LIMIT, "reservations_full", BT_MEASURE_ITEMS, N_LINE_MAX + 1, N_LINE_MAX,
                        "%u other budgets are kept on this host already", N_LINE_MAX);
     claim *own = &b->claims[b->n_claims++];
-    *own =
-        (claim){.pid = b->own_pid, .start_ticks = b->own_start_ticks, .pid_ns = b->own_pid_ns, .promised_bytes = bytes};
+    *own = (claim){
+        .pid = b->own_pid, .start_ticks = b->own_start_ticks, .pid_ns = b->home.pid_ns, .promised_bytes = bytes};
     (void)snprintf(own->command, sizeof own->command, "%s", command);
     return BT_OK;
 }
@@ -283,7 +260,7 @@ static bt_status change(int dir, book *b, const char *command, uint64_t bytes, u
     BT_TRY(read_book(dir, b, err));
     uint64_t promised_bytes = 0;
     for (uint32_t i = 0; i < b->n_claims; i++) {
-        if (b->claims[i].pid_ns == b->own_pid_ns)
+        if (b->claims[i].pid_ns == b->home.pid_ns)
             promised_bytes = bt_sat_add_u64(promised_bytes, b->claims[i].promised_bytes);
     }
     *ret_promised = promised_bytes <= seen_bytes;

@@ -7,6 +7,7 @@
  * the header is sound is found when the model is priced. Bounded by BT_CONFIG_MODELS_MAX and BT_CONFIG_NAMES_MAX. */
 #include "base/error.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "model/shards.h"
 #include "router/found.h"
 
@@ -65,9 +66,8 @@ static bool same_file(const char *path, const struct stat *file) {
 
 static bool names_file(char *const *words, const struct stat *file) {
     for (; words && *words; words++) {
-        size_t n = strlen(*words);
         const char *path = strchr(*words, '='); /* --model=FILE */
-        if (n < SUFFIX_BYTES || strcmp(*words + n - SUFFIX_BYTES, SUFFIX) != 0) continue;
+        if (!bt_ends_with(*words, SUFFIX)) continue;
         if (same_file(*words, file) || (path && same_file(path + 1, file))) return true;
     }
     return false;

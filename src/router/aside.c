@@ -51,6 +51,7 @@ static void work_and_tell(bt_aside_work *work, void *arg, int fd) {
     bt_text_init(&text, BT_ASIDE_ANSWER_MAX);
     head h = {0};
     h.status = work(arg, &text, &h.error);
+    if (h.status == BT_OK) h.status = bt_text_memory(&text, &h.error);
     if (h.status == BT_OK && text.failed)
         h.status = bt_fail(&h.error, BT_E_LIMIT, "aside", BT_MEASURE_BYTES, 0, BT_ASIDE_ANSWER_MAX,
                            "the answer is larger than can be handed over");

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "probe/proc.h"
+#include "probe/process.h"
 #include "router/processes.h"
 
 #include <errno.h>
@@ -22,13 +23,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_BYTES 4096u /* status is some 1.5 KiB, stat some 300 bytes */
+#define FILE_BYTES 4096u /* status is some 1.5 KiB */
 #define KIB        UINT64_C(1024)
 
 /* Bytes, or minus an errno value. */
-static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
+static int64_t read_status(pid_t pid, char text[FILE_BYTES]) {
     char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     int fd = bt_os_open(path, false);
     if (fd < 0) return fd;
     int64_t n = bt_os_pread(fd, text, FILE_BYTES - 1, 0);
@@ -37,14 +38,11 @@ static int64_t read_file(pid_t pid, const char *name, char text[FILE_BYTES]) {
     return n;
 }
 
-/* Of /proc/PID/stat: "PID (NAME) STATE ...", where the name may hold anything. What cannot be read for another reason
- * than that it is not there (no descriptors are left) may well live. */
+/* What cannot be read for another reason than that it is not there (no descriptors are left) may well live. */
 static bool is_dead(pid_t pid) {
-    char text[FILE_BYTES];
-    int64_t n = read_file(pid, "stat", text);
-    if (n < 0) return bt_proc_is_absent((int)n) || n == -ESRCH;
-    const char *end = strrchr(text, ')');
-    return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
+    bt_process_stat stat;
+    int rc = bt_process_stat_read((uint64_t)pid, &stat);
+    return rc < 0 ? bt_proc_is_absent(rc) || rc == -ESRCH : bt_process_is_dead(&stat);
 }
 
 typedef struct living {
@@ -76,7 +74,7 @@ static void add_line(const char *text, const char *name, bt_known *sum) {
 
 static void add_memory(pid_t pid, bt_child_memory *sum) {
     char text[FILE_BYTES];
-    if (read_file(pid, "status", text) < 0) return;
+    if (read_status(pid, text) < 0) return;
     add_line(text, "VmRSS:", &sum->rss_bytes);
     add_line(text, "VmHWM:", &sum->peak_rss_bytes);
     add_line(text, "RssAnon:", &sum->anon_bytes);

@@ -6,17 +6,13 @@
  * the configuration's. A configuration is whole or is not there. */
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/option.h"
 #include "base/os.h"
 #include "router/config_read.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SCRATCH_BLOCK_BYTES (64u << 10)
-
-static const char *environment(const char *name) {
-    return getenv(name);
-}
 
 static bt_status read_all(bt_config_reader *r, const bt_yaml_node *root) {
     if (!root) return BT_OK;
@@ -53,7 +49,7 @@ bt_status bt_config_parse(const char *text, size_t n, const char *path, const ch
                           bt_config **ret, bt_config_notes *notes, bt_error *err) {
     *ret = NULL;
     if (notes) *notes = (bt_config_notes){0};
-    bt_config_reader r = {.file = path, .notes = notes, .err = err, .macros.env_get = env_get ? env_get : environment};
+    bt_config_reader r = {.file = path, .notes = notes, .err = err, .macros.env_get = env_get ? env_get : bt_environ};
     r.arena = bt_config_arena();
     r.scratch = bt_arena_open(BT_YAML_ARENA_MAX, SCRATCH_BLOCK_BYTES);
     bt_config *config = r.arena ? bt_arena_alloc(r.arena, sizeof *config) : NULL;

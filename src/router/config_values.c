@@ -324,9 +324,9 @@ bt_status bt_read_json(bt_config_reader *r, const bt_yaml_node *node, const char
     bt_text_init(&out, BT_CONFIG_FILE_MAX);
     bt_status status = bt_yaml_json(node, write_scalar, r, &out);
     if (status == BT_OK && out.failed) {
-        bool full = out.n_bytes + BT_MACRO_VALUE_MAX > BT_CONFIG_FILE_MAX;
-        status = full ? bt_read_fail(r, BT_E_LIMIT, node->line, "more than %s of JSON", BT_SIZE(BT_CONFIG_FILE_MAX))
-                      : bt_read_no_memory(r);
+        status = out.refused
+                     ? bt_read_no_memory(r)
+                     : bt_read_fail(r, BT_E_LIMIT, node->line, "more than %s of JSON", BT_SIZE(BT_CONFIG_FILE_MAX));
     }
     if (status == BT_OK) {
         *ret = bt_arena_strdup(r->arena, bt_text_str(&out));

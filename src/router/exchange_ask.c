@@ -118,13 +118,13 @@ static bt_status set_headers(bt_exchange *e, const bt_exchange_ask *ask, bt_erro
                            h->name);
         }
         if (!is_sent(ask, h->name)) continue;
-        line.n_bytes = 0;
+        bt_text_clear(&line);
         const char *value = h->value + strspn(h->value, " \t");
         /* libcurl's way to say a header without a value */
         bt_text_addf(&line, *value ? "%s: %s" : "%s;", h->name, value);
         added = !line.failed && add_line(e, bt_text_str(&line));
     }
-    bool too_long = line.failed && line.n_bytes > LINE_BYTES_MAX / 2;
+    bool too_long = line.failed && !line.refused;
     bt_text_done(&line);
     added = added && add_line(e, "Expect:") && (has_header(ask, "accept") || add_line(e, "Accept:")) &&
             (has_header(ask, "content-type") || add_line(e, "Content-Type:"));
@@ -138,9 +138,7 @@ static bt_status set_headers(bt_exchange *e, const bt_exchange_ask *ask, bt_erro
 
 static bool has_body(const bt_exchange_ask *ask) {
     static const char *const always[] = {"POST", "PUT", "PATCH"};
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        if (strcmp(ask->method, always[i]) == 0) return true;
-    return ask->n_body > 0;
+    return ask->n_body > 0 || bt_is_among(ask->method, always, sizeof always / sizeof *always);
 }
 
 static bt_status set_method(bt_exchange *e, const bt_exchange_ask *ask, bt_error *err) {

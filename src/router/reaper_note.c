@@ -27,50 +27,19 @@
 #define HEADER      "burthen-serve 1 "
 #define N_NOTES_MAX 64u /* routers of one user at a time */
 #define NAME_BYTES  32u
-#define FILE_BYTES  4096u /* stat is some 300 bytes, boot_id 37 */
 
-/* Of /proc/PID/stat: field 22, counted behind the name, which may hold anything. false: it has gone, or is a zombie. */
-static bool start_of(uint64_t pid, uint64_t *ret_ticks) {
-    char path[64];
-    char text[FILE_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/%" PRIu64 "/stat", pid);
-    int fd = bt_os_open(path, false);
-    int64_t n = fd < 0 ? -1 : bt_os_pread(fd, text, sizeof text - 1, 0);
-    if (fd >= 0) (void)bt_os_close(fd);
-    if (n < 0) return false;
-    text[n] = '\0';
-    const char *name_end = strrchr(text, ')');
-    if (!name_end) return false;
-    bt_span rest = bt_span_of(name_end + 1);
-    bt_span word;
-    if (!bt_span_word(&rest, &word) || bt_span_is(word, "Z") || bt_span_is(word, "X")) return false;
-    for (int field = 4; field <= 22; field++)
-        if (!bt_span_word(&rest, &word)) return false;
-    return bt_span_number(word, ret_ticks);
-}
-
-static bool own_pid_ns(uint64_t *ret) {
-    static const char before[] = "pid:[";
-    char link[64];
-    ssize_t n = readlink("/proc/self/ns/pid", link, sizeof link);
-    if (n < (ssize_t)sizeof before || link[n - 1] != ']') return false;
-    return bt_span_number((bt_span){link + sizeof before - 1, (size_t)n - sizeof before}, ret);
-}
-
-static bool own_boot(char ret[64]) {
-    char text[64] = "";
-    bt_span word;
-    int fd = bt_os_open("/proc/sys/kernel/random/boot_id", false);
-    int64_t n = fd < 0 ? -1 : bt_os_pread(fd, text, sizeof text - 1, 0);
-    if (fd >= 0) (void)bt_os_close(fd);
-    if (n <= 0 || !bt_span_only_word(text, &word)) return false;
-    (void)snprintf(ret, 64, "%.*s", (int)word.n_bytes, word.at);
+static bool know_self(bt_reaper_note *ret) {
+    bt_process_stat stat;
+    *ret = (bt_reaper_note){.pid = (uint64_t)getpid()};
+    if (!bt_process_home_read(&ret->home) || bt_process_stat_read(0, &stat) != 0) return false;
+    ret->start_ticks = stat.start_ticks;
     return true;
 }
 
-static bool know_self(bt_reaper_note *ret) {
-    *ret = (bt_reaper_note){.pid = (uint64_t)getpid()};
-    return own_boot(ret->boot) && own_pid_ns(&ret->pid_ns) && start_of(ret->pid, &ret->start_ticks);
+static bool lives(const bt_reaper_note *note) {
+    bt_process_stat stat;
+    return bt_process_stat_read(note->pid, &stat) == 0 && !bt_process_is_dead(&stat) &&
+           stat.start_ticks == note->start_ticks;
 }
 
 static void put_name(char name[NAME_BYTES], uint64_t pid) {
@@ -84,10 +53,10 @@ bool bt_reaper_note_parse(const char *text, bt_reaper_note *ret) {
     *ret = (bt_reaper_note){.pid = 0};
     if (!bt_span_line(&rest, &line) || !bt_span_starts(line, HEADER)) return false;
     line = (bt_span){line.at + strlen(HEADER), line.n_bytes - strlen(HEADER)};
-    if (line.n_bytes == 0 || line.n_bytes >= sizeof ret->boot) return false;
-    memcpy(ret->boot, line.at, line.n_bytes);
+    if (line.n_bytes == 0 || line.n_bytes >= sizeof ret->home.boot) return false;
+    memcpy(ret->home.boot, line.at, line.n_bytes);
     if (!bt_span_line(&rest, &line)) return false;
-    uint64_t *const numbers[] = {&ret->pid, &ret->start_ticks, &ret->pid_ns};
+    uint64_t *const numbers[] = {&ret->pid, &ret->start_ticks, &ret->home.pid_ns};
     for (size_t i = 0; i < 3; i++)
         if (!bt_span_word(&line, &word) || !bt_span_number(word, numbers[i])) return false;
     if (!bt_span_word(&line, &word) || word.n_bytes >= sizeof ret->mark) return false;
@@ -101,8 +70,8 @@ void bt_reaper_remember(const char *mark) {
     char text[BT_REAPER_NOTE_BYTES];
     if (!know_self(&self)) return;
     put_name(name, self.pid);
-    int n = snprintf(text, sizeof text, HEADER "%s\n%" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", self.boot, self.pid,
-                     self.start_ticks, self.pid_ns, mark);
+    int n = snprintf(text, sizeof text, HEADER "%s\n%" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", self.home.boot, self.pid,
+                     self.start_ticks, self.home.pid_ns, mark);
     if (n <= 0 || (size_t)n >= sizeof text) return;
     bt_status kept = bt_state_keep(name, text, (size_t)n, PREFIX, N_NOTES_MAX, NULL);
     (void)kept; /* the reaper does not need it */
@@ -134,12 +103,11 @@ static bool read_note(int dir, const char *name, bt_reaper_note *ret) {
 /* Ends what is left of one, and removes its note, if its router has gone. */
 static uint32_t recover_one(int dir, const char *name, const bt_reaper_note *self, uint64_t grace_ms) {
     bt_reaper_note note;
-    uint64_t start_ticks = 0;
     uint32_t n = 0;
     if (!read_note(dir, name, &note)) return 0;
-    if (strcmp(note.boot, self->boot) == 0) {
-        if (note.pid_ns != self->pid_ns) return 0;
-        if (start_of(note.pid, &start_ticks) && start_ticks == note.start_ticks) return 0; /* it lives */
+    if (strcmp(note.home.boot, self->home.boot) == 0) {
+        if (note.home.pid_ns != self->home.pid_ns) return 0;
+        if (lives(&note)) return 0;
         n = bt_reaper_sweep(note.mark, grace_ms);
     }
     bt_state_remove(dir, name);

@@ -2,13 +2,14 @@
  * reaper_note.h: the note that a router leaves to the next one, in case that nobody is left to clear up. */
 #pragma once
 
+#include "probe/process.h"
 #include "router/reaper.h"
 
 #define BT_REAPER_NOTE_BYTES 256u
 
 typedef struct bt_reaper_note {
-    char boot[64]; /* process numbers and start times are of that boot of the machine */
-    uint64_t pid, start_ticks, pid_ns;
+    bt_process_home home;
+    uint64_t pid, start_ticks;
     char mark[BT_MARK_BYTES];
 } bt_reaper_note;
 

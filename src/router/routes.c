@@ -5,6 +5,7 @@
  * Three kinds: what goes to the model that its body names (POST), what goes to the model that ?model= names (GET), and
  * pages of the router's own. /upstream/MODEL/... is anything, of any method. A path of ours with another method is 405,
  * one of nobody is 404. Versionless twins (/chat/completions) are llama-server's own, and go on as they are. */
+#include "base/text.h"
 #include "router/routing.h"
 #include "router/server_target.h"
 
@@ -85,15 +86,7 @@ bool bt_routes_is_open(const char *method, const char *path) {
 bool bt_routes_is_quiet(const char *method, const char *path) {
     static const char *const looks[] = {"/health", "/v1/health", "/api/memory", "/api/requests"};
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) return false;
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
-        if (strcmp(path, looks[i]) == 0) return true;
-    return bt_page_web_has(path);
-}
-
-static bool is_among(const char *path, const char *const *paths, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(path, paths[i]) == 0) return true;
-    return false;
+    return bt_is_among(path, looks, sizeof looks / sizeof *looks) || bt_page_web_has(path);
 }
 
 /* What follows a prefix, or NULL. */
@@ -197,7 +190,7 @@ static bool answer_model(bt_router *router, bt_request *request) {
 /* What a GET of it starts or ends. */
 static bool is_deed(const char *path) {
     return strcmp(path, "/unload") == 0 || after(path, "/upstream/") ||
-           is_among(path, query_paths, sizeof query_paths / sizeof *query_paths);
+           bt_is_among(path, query_paths, sizeof query_paths / sizeof *query_paths);
 }
 
 void bt_routes_answer(bt_router *router, bt_request *request) {
@@ -207,14 +200,14 @@ void bt_routes_answer(bt_router *router, bt_request *request) {
                        "pages from elsewhere may not ask for this: cors_origins does not name them");
         return;
     }
-    if (is_among(path, body_paths, sizeof body_paths / sizeof *body_paths)) {
+    if (bt_is_among(path, body_paths, sizeof body_paths / sizeof *body_paths)) {
         if (strcmp(bt_request_method(request), "POST") == 0)
             bt_call_begin(router, request, NULL, NULL);
         else
             refuse_method(request, "POST");
         return;
     }
-    if (is_among(path, query_paths, sizeof query_paths / sizeof *query_paths)) {
+    if (bt_is_among(path, query_paths, sizeof query_paths / sizeof *query_paths)) {
         bt_call_begin(router, request, bt_request_query(request, "model"), NULL);
         return;
     }

@@ -18,6 +18,7 @@
  * header, so that the page cannot read it. */
 #include "router/server_access.h"
 
+#include "base/text.h"
 #include "model/sha256.h"
 
 #include <arpa/inet.h>
@@ -129,11 +130,6 @@ static bool host_parse(const char *text, host_parts *ret) {
     return *text == ':' && port_parse(text + 1, ret->port);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), n_end = strlen(end);
-    return n > n_end && strcmp(text + n - n_end, end) == 0;
-}
-
 static bool entry_matches(const char *entry, const host_parts *host) {
     if (strcmp(entry, "*") == 0) return true;
     host_parts want;
@@ -154,7 +150,7 @@ bool bt_access_host(const bt_config *config, const char *host, const char *liste
     unsigned char address[sizeof(struct in6_addr)];
     if (parts.bracketed) return inet_pton(AF_INET6, parts.name, address) == 1;
     if (inet_pton(AF_INET, parts.name, address) == 1) return true;
-    if (strcmp(parts.name, "localhost") == 0 || ends_with(parts.name, ".localhost")) return true;
+    if (strcmp(parts.name, "localhost") == 0 || bt_ends_with(parts.name, ".localhost")) return true;
     if (listen_host && *listen_host && strcasecmp(parts.name, listen_host) == 0) return true;
     for (uint32_t i = 0; i < config->n_allowed_hosts; i++)
         if (entry_matches(config->allowed_hosts[i], &parts)) return true;

@@ -152,17 +152,11 @@ const char *bt_target_query(const bt_target *target, const char *name) {
     return NULL;
 }
 
-static bool is_one_of(const char *name, const char *const *known, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, known[i]) == 0) return true;
-    return false;
-}
-
 const char *bt_target_unknown(const bt_target *target, const char *const *known, size_t n) {
     for (size_t i = 0; i < target->n_query;) {
         const char *name = target->query + i;
         const char *value = name + strlen(name) + 1;
-        if (!is_one_of(name, known, n)) return name;
+        if (!bt_is_among(name, known, n)) return name;
         i = (size_t)(value - target->query) + strlen(value) + 1;
     }
     return NULL;

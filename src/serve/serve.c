@@ -15,6 +15,7 @@
 #include "base/library_path.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/logs.h"
 #include "cli/settings.h"
@@ -63,8 +64,7 @@ static bool is_there(const char *program) {
 /* ---- the configuration ---- */
 
 static bool is_yaml(const char *path) {
-    size_t n = strlen(path);
-    return (n > 5 && strcmp(path + n - 5, ".yaml") == 0) || (n > 4 && strcmp(path + n - 4, ".yml") == 0);
+    return bt_ends_with(path, ".yaml") || bt_ends_with(path, ".yml");
 }
 
 static bt_status add_argument(serving *s, bt_config *config, const char *path, bt_error *err) {

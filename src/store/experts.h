@@ -61,7 +61,7 @@ typedef bool (*bt_experts_progress)(uint64_t done_bytes, void *user);
 BT_MUST_CHECK bt_status bt_experts_read_all(bt_experts *experts, uint32_t block, bt_experts_progress progress,
                                             void *user, bt_error *err);
 
-/* Called with each request and each guess, before it is served: for simulations of other caches. */
+/* Called with each request and each guess, before it is served: tests hold simulations of the cache to it. */
 typedef void (*bt_experts_trace)(uint32_t block, const uint32_t *experts, uint32_t n, bool is_guess, void *user);
 void bt_experts_set_trace(bt_experts *experts, bt_experts_trace trace, void *user);
 void bt_experts_stats_read(const bt_experts *experts, bt_experts_stats *ret);

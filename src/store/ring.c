@@ -505,11 +505,6 @@ void bt_ring_release(bt_ring *ring, uint32_t unit) {
     guess(ring);
 }
 
-void bt_ring_poll(bt_ring *ring) {
-    bt_reader_poll(ring->reader);
-    guess(ring);
-}
-
 /* Each turn completes at least one read, and a place that was read into stays taken by its guess: it ends. */
 bt_status bt_ring_settle(bt_ring *ring, bt_error *err) {
     guess(ring);

@@ -23,6 +23,7 @@ typedef struct bt_ring_unit {
     uint64_t image_bytes; /* at most the ring's; an image lies in one piece */
 } bt_ring_unit;
 
+/* What tests hold the reading ahead to. */
 typedef struct bt_ring_stats {
     uint64_t acquired, hits, stalls, wrong_guesses;
     uint64_t wait_ns;
@@ -45,7 +46,6 @@ BT_MUST_CHECK bt_status bt_ring_set_order(bt_ring *ring, const uint32_t *units, 
 BT_MUST_CHECK bt_status bt_ring_acquire(bt_ring *ring, const uint32_t *units, uint32_t n, void **ret_images,
                                         bt_error *err);
 void bt_ring_release(bt_ring *ring, uint32_t unit); /* then reads ahead into what is free */
-void bt_ring_poll(bt_ring *ring);                   /* for who waits for nothing: takes what is done, and reads on */
 /* Read ahead into all that is free, and wait until nothing is in flight. BT_E_IO as bt_reader_wait. */
 BT_MUST_CHECK bt_status bt_ring_settle(bt_ring *ring, bt_error *err);
 /* The order that was set last: how many positions. Valid until the next is set. */

@@ -26,10 +26,11 @@ harness.require(harness.SMOLLM2)
 checks = harness.Checks()
 
 EACH_MAX = 8
+HANDING_CALLS = 48  # of exec, from its plan being written down on
 SANITIZER = 99  # its exit code
 CODES = {0, 1, 2, 3, 4, 126, 127}  # docs/interfaces.md; a signal is none
 SPEAKS = re.compile(rb"AddressSanitizer|LeakSanitizer|runtime error:")
-LLAMA_SERVER = "#!/bin/sh\necho started\n"  # what exec becomes: it has no calls of ours
+LLAMA_SERVER = "#!/bin/sh\necho Burthen0: started\n"  # what exec asks, and becomes: it has no calls of ours
 
 
 def next_k(k):
@@ -92,6 +93,28 @@ class Commands:
         checks.check(k >= least, f"{name}: only {k} calls were counted")
         print(f"{name}: {n_runs} runs with a fault, calls 0 to {k}; {n_failed} ended with an error", flush=True)
 
+    def sweep_handing_over(self, name, words):
+        """The last calls before exec becomes the program: what it will find is put into its environment. Memory that
+        is refused there is no variable that is too long."""
+        found = {"LD_PRELOAD": "libm.so.6",
+                 "ASAN_OPTIONS": f"detect_leaks=1:exitcode={SANITIZER}:log_exe_name=0:verify_asan_link_order=0"}
+        code, wanted, err, _ = self.run(words, **found)
+        checks.check(code == 0, f"{name} without a fault: exit {code}: {err.decode(errors='replace')[-1500:]}")
+        n_hit, n_none = 0, 1 << 16
+        while n_none - n_hit > 1:
+            middle = (n_hit + n_none) // 2
+            if self.run(words, str(middle), **found)[3]:
+                n_hit = middle
+            else:
+                n_none = middle
+        said = b""
+        for k in range(n_hit - HANDING_CALLS, n_hit + 1):
+            result = self.run(words, str(k), **found)
+            self.look(name, str(k), result, wanted, bytes)
+            said += result[2]
+        checks.check(b"no memory for a text" in said, f"{name}: its memory was not refused: {said[-2000:]!r}")
+        checks.check(b"too long" not in said, f"{name}: {said[-2000:]!r}")
+        print(f"{name}: the last {HANDING_CALLS} of {n_hit} calls", flush=True)
 
     def sweep_device(self, name, words):
         """Each call on the card fails, then it and all after it: the host alone is asked, or it is said why not."""
@@ -155,6 +178,9 @@ with tempfile.TemporaryDirectory() as name:
     for row, words, least, more in rows:
         if not only or row in only:
             commands.sweep(row, words, least, **more)
+    if not only or "exec hands over" in only:
+        commands.sweep_handing_over("exec hands over", ["exec", "--ram-budget", "200M", "--quiet", "--", commands.server, "-m",
+                                                        model, "-c", "512", "-t", "1"])
     for row, words in [("plan -ngl", ["plan", model, "--json", "-c", "512", "-ngl", "auto"]),
                        ("devices, a card", ["devices", "--json"])]:
         if not only or row in only:

@@ -6,6 +6,7 @@
  * be what the sound probe knew; a chain that lost one level is no chain. */
 #include "base/fault.h"
 #include "base/heap.h"
+#include "chain_kit.h"
 #include "probe/cgroup.h"
 #include "probe/host.h"
 #include "probe/probe.h"
@@ -57,16 +58,16 @@ static void expect_same_level(const bt_cgroup_level *got, const bt_cgroup_level 
 }
 
 static void expect_chain_sound_or_gone(void) {
-    char source[BT_CGROUP_SOURCE_TEXT];
-    char want_source[BT_CGROUP_SOURCE_TEXT];
-    bt_known available = bt_cgroup_available(&hurt, source);
+    char source[CHAIN_SOURCE_BYTES];
+    char want_source[CHAIN_SOURCE_BYTES];
+    bt_known available = chain_left(&hurt, source);
     if (hurt.cgroup_reason[0] != '\0') {
         assert_int_equal(hurt.cgroup_version, 0);
         assert_int_equal(hurt.n_cgroup_levels, 0);
         assert_false(available.known);
         return;
     }
-    bt_known want = bt_cgroup_available(&sound, want_source);
+    bt_known want = chain_left(&sound, want_source);
     assert_int_equal(hurt.cgroup_version, sound.cgroup_version);
     assert_int_equal(hurt.n_cgroup_levels, sound.n_cgroup_levels);
     for (uint32_t i = 0; i < sound.n_cgroup_levels; i++)

@@ -103,15 +103,7 @@ static bool one(char *text, size_t n) {
 }
 
 static const char *word(size_t i) {
-    static const char *const words[] = {"{",
-                                        "}",
-                                        "[",
-                                        "]",
-                                        "\"",
-                                        "\\",
-                                        ",",
-                                        ":",
-                                        " ",
+    static const char *const words[] = {" ",
                                         "\"model\":",
                                         "\"m\"",
                                         "\"n\":",
@@ -137,6 +129,8 @@ static const char *word(size_t i) {
                                         "\xef\xbb\xbf",
                                         "\xc3\xa4",
                                         "\xed\xa0\x80"};
+    if (i < JSON_MARKS) return json_mark(i);
+    i -= JSON_MARKS;
     return i < sizeof words / sizeof *words ? words[i] : NULL;
 }
 

@@ -3,6 +3,7 @@
  * counts come out, and they are counts. */
 #include "fuzz.h"
 
+#include "json_check.h"
 #include "usage_check.h"
 
 static bool one(char *text, size_t n) {
@@ -19,15 +20,7 @@ static bool one(char *text, size_t n) {
 }
 
 static const char *word(size_t i) {
-    static const char *const words[] = {"{",
-                                        "}",
-                                        "[",
-                                        "]",
-                                        "\"",
-                                        "\\",
-                                        ",",
-                                        ":",
-                                        "\n",
+    static const char *const words[] = {"\n",
                                         "\r\n",
                                         "\r",
                                         "\n\n",
@@ -58,6 +51,8 @@ static const char *word(size_t i) {
                                         "[DONE]",
                                         "\xff",
                                         "\\u0075"};
+    if (i < JSON_MARKS) return json_mark(i);
+    i -= JSON_MARKS;
     return i < sizeof words / sizeof *words ? words[i] : NULL;
 }
 

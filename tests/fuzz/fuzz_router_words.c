@@ -36,7 +36,8 @@ static bool one(char *text, size_t n) {
     bt_known count = bt_oom_count_parse(text);
     FUZZ_CHECK(count.known || count.value == 0);
     if (bt_reaper_note_parse(text, &note)) {
-        FUZZ_CHECK(bt_mark_is_valid(note.mark) && note.boot[0] && memchr(note.boot, '\0', sizeof note.boot));
+        FUZZ_CHECK(bt_mark_is_valid(note.mark) && note.home.boot[0] &&
+                   memchr(note.home.boot, '\0', sizeof note.home.boot));
         taken = true;
     }
     (void)n;

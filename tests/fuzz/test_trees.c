@@ -3,6 +3,7 @@
  * machine and one of its graphics devices. The texts alone are fuzz_proc.c's and fuzz_gpu.c's; here it is what a probe
  * makes of them together: a reading is sound or says why it is not. The seed is printed; BT_SEED=N runs it again. */
 #include "base/heap.h"
+#include "chain_kit.h"
 #include "corpus.h"
 #include "probe/cgroup.h"
 #include "probe/gpu.h"
@@ -49,7 +50,7 @@ static void change_tree(const char *out, const char *const *paths, size_t n_path
 }
 
 static void check_machine(const bt_machine *machine) {
-    char source[BT_CGROUP_SOURCE_TEXT];
+    char source[CHAIN_SOURCE_BYTES];
     const bt_pool *host = &machine->pools[0];
     assert_int_equal(machine->n_pools, 1);
     assert_true(host->state == BT_READING_REPORTED || host->state == BT_READING_FAILED);
@@ -57,7 +58,7 @@ static void check_machine(const bt_machine *machine) {
     assert_true(machine->cgroup_version <= 2);
     assert_true(machine->n_cgroup_levels <= BT_CGROUP_LEVEL_MAX);
     if (machine->cgroup_reason[0]) assert_int_equal(machine->cgroup_version + machine->n_cgroup_levels, 0);
-    bt_known available = bt_cgroup_available(machine, source);
+    bt_known available = chain_left(machine, source);
     bool has_limit = false;
     for (uint32_t i = 0; i < machine->n_cgroup_levels; i++) {
         const bt_cgroup_level *level = &machine->cgroup[i];

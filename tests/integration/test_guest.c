@@ -93,8 +93,6 @@ static void check_pins(guest_pins pins) {
     check_logits(context, 0, ref.logits[0], "once more");
     bt_line_use pinned = guest_line(&g, BT_LINE_PINNED);
     assert_int_equal(pinned.peak_committed_bytes, g.plan.ledger.bytes[BT_LINE_PINNED]);
-    bt_ring_stats ring;
-    bt_device_ring_stats_read(bt_holder_device(g.holder), &ring);
     assert_true((g.plan.n_streamed > 0) == (guest_line(&g, BT_LINE_RING).committed_bytes > 0));
     llama_free(context);
     llama_model_free(model);

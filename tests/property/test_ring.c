@@ -169,7 +169,7 @@ static void run_script(uint64_t seed) {
             const uint32_t units[] = {(uint32_t)kit_below(&seed, m.n_units), (uint32_t)kit_below(&seed, m.n_units)};
             step_acquire(&m, units, 1 + (uint32_t)kit_below(&seed, 2));
         } else if (dice < 60) {
-            bt_ring_poll(m.ring);
+            bt_reader_poll(m.reader);
         } else {
             step_release(&m, &seed);
         }

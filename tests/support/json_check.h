@@ -19,6 +19,13 @@ static inline void json_check_refusal(bt_status status, const bt_error *err) {
     plain_check(err->text);
 }
 
+/* What any JSON text is made of; NULL from the JSON_MARKS-th on. */
+#define JSON_MARKS 8u
+static inline const char *json_mark(size_t i) {
+    static const char *const marks[JSON_MARKS] = {"{", "}", "[", "]", "\"", "\\", ",", ":"};
+    return i < JSON_MARKS ? marks[i] : NULL;
+}
+
 static inline const char *json_word(size_t i) {
     static const char *const words[] = {"null",
                                         "true",

@@ -10,13 +10,9 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/heap.h"
+#include "heap_check.h"
 
 #include <string.h>
-
-static int nothing_before(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
 
 static int nothing_left(void **state) {
     (void)state;
@@ -128,7 +124,7 @@ static void test_faults(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, nothing_before, nothing_left)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, heap_is_empty, nothing_left)
     const struct CMUnitTest tests[] = {
         CASE(test_zeroed_and_aligned), CASE(test_blocks),  CASE(test_cap),
         CASE(test_overflow),           CASE(test_strings), CASE(test_faults),

@@ -10,6 +10,7 @@
 
 #include "base/heap.h"
 #include "base/option.h"
+#include "heap_check.h"
 #include "report/bench.h"
 #include "report/report.h"
 #include "report_fixture.h"
@@ -409,11 +410,6 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
@@ -431,5 +427,5 @@ int main(void) {
         cmocka_unit_test(test_plot_of_nothing),
         cmocka_unit_test(test_row_there_and_back),
     };
-    return cmocka_run_group_tests_name("bench", tests, start, stop);
+    return cmocka_run_group_tests_name("bench", tests, start, heap_is_empty);
 }

@@ -2,6 +2,7 @@
  * test_cgroup.c: the memory cgroup chain on recorded trees (tests/data/roots) and its parsers.
  *
  * The trees' numbers are whole MiB, so that what each level leaves can be checked by hand. */
+#include "chain_kit.h"
 #include "probe/cgroup.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@ static void probe(const char *root) {
 }
 
 static void expect_available(uint64_t mib, const char *source) {
-    char got[BT_CGROUP_SOURCE_TEXT];
-    bt_known available = bt_cgroup_available(&machine, got);
+    char got[CHAIN_SOURCE_BYTES];
+    bt_known available = chain_left(&machine, got);
     assert_true(available.known);
     assert_int_equal(available.value, mib * MIB);
     assert_string_equal(got, source);
@@ -48,8 +49,8 @@ static void expect_chain(uint32_t version, uint32_t n_levels) {
 }
 
 static void expect_no_limit(void) {
-    char source[BT_CGROUP_SOURCE_TEXT] = "x";
-    bt_known got = bt_cgroup_available(&machine, source);
+    char source[CHAIN_SOURCE_BYTES] = "x";
+    bt_known got = chain_left(&machine, source);
     assert_false(got.known);
     assert_int_equal(got.value, 0);
     assert_string_equal(source, "");
@@ -60,7 +61,7 @@ static void expect_no_limit(void) {
 
 static void v2_ancestor_is_tighter_than_the_leaf(void **state) {
     (void)state;
-    char source[BT_CGROUP_SOURCE_TEXT];
+    char source[CHAIN_SOURCE_BYTES];
     probe(ROOT("v2-nested"));
     expect_chain(2, 5);
 #define USER "/user.slice/user-1000.slice"
@@ -115,7 +116,7 @@ static void user_case_25_clean_page_cache_is_not_use(void **state) {
 
 static void v1_chain_counts_children(void **state) {
     (void)state;
-    char source[BT_CGROUP_SOURCE_TEXT];
+    char source[CHAIN_SOURCE_BYTES];
     probe(ROOT("v1-plain"));
     expect_chain(1, 3);
     expect_level(0, "/system.slice/llm.service", 4096, 1024, 96);
@@ -349,7 +350,7 @@ static void long_and_strange_paths_are_shown_cut_and_plain(void **state) {
     char name[201] = "";
     char line[512];
     char folder[512];
-    char source[BT_CGROUP_SOURCE_TEXT];
+    char source[CHAIN_SOURCE_BYTES];
     start_v2();
     memset(name, 'n', sizeof name - 1);
     (void)snprintf(name, sizeof name, "%s", "\xc3\xa4\x1b[31m\xff"); /* a letter, a terminal command, no UTF-8 */
@@ -366,7 +367,8 @@ static void long_and_strange_paths_are_shown_cut_and_plain(void **state) {
     assert_memory_equal(path, "/\xc3\xa4?[31m?nnn", 12);
     assert_non_null(strstr(path, "nnn...nnn"));
     assert_string_equal(path + strlen(path) - 9, "nnnn/leaf");
-    assert_int_equal(bt_cgroup_available(&machine, source).value, 4096);
+    assert_int_equal(chain_left(&machine, source).value, 4096);
+    assert_int_equal(bt_cgroup_limit(&machine, source).value, 4096);
     assert_memory_equal(source, "cgroup v2 /\xc3\xa4?[31m?n", 20);
     assert_non_null(strstr(source, "n/leaf memory.max"));
 }
@@ -533,8 +535,8 @@ static void a_machine_from_a_file_names_its_file(void **state) {
     expect_available(2, "cgroup v1 /a memory.limit_in_bytes"); /* equal: the one nearer to the leaf */
     machine.cgroup[1].usage_bytes = 1;
     machine.cgroup_version = 2;
-    char source[BT_CGROUP_SOURCE_TEXT];
-    assert_int_equal(bt_cgroup_available(&machine, source).value, 2 * MIB - 1);
+    char source[CHAIN_SOURCE_BYTES];
+    assert_int_equal(chain_left(&machine, source).value, 2 * MIB - 1);
     assert_string_equal(source, "cgroup v2 / memory.max");
 }
 

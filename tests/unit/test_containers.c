@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "chain_kit.h"
 #include "plan/plan.h"
 #include "probe/cgroup.h"
 #include "probe/probe.h"
@@ -48,10 +49,10 @@ static uint64_t available(const char *tree) {
 }
 
 static void expect_ceiling(const char *tree, uint64_t limit_mib, uint64_t left_mib, const char *source) {
-    char text[BT_CGROUP_SOURCE_TEXT];
+    char text[CHAIN_SOURCE_BYTES];
     char wanted[256];
     (void)probe(tree);
-    bt_known left = bt_cgroup_available(&machine, text);
+    bt_known left = chain_left(&machine, text);
     assert_true(left.known);
     assert_int_equal(left.value, left_mib * MIB);
     assert_string_equal(text, source);

@@ -120,45 +120,6 @@ static void host_pool_reports_or_says_why_not(void **state) {
     assert_int_equal(pool.state, BT_READING_FAILED);
 }
 
-static void vm_stat_case_a9_counts_reclaimable(void **state) {
-    (void)state;
-    expect_known(bt_vm_stat_available("Mach Virtual Memory Statistics: (page size of 16384 bytes)\n"
-                                      "Pages free:                              100000.\n"
-                                      "Pages active:                            900000.\n"
-                                      "Pages inactive:                           50000.\n"
-                                      "Pages speculative:                         1234.\n"),
-                 UINT64_C(2457600000));
-    expect_known(bt_vm_stat_available("Mach Virtual Memory Statistics: (page size of 4096 bytes)\r\n"
-                                      "Pages free: 3.\r\nPages inactive: 4\r\n"),
-                 UINT64_C(7) * 4096);
-}
-
-static void vm_stat_refuses_what_is_missing_or_malformed(void **state) {
-    (void)state;
-    static const char *const bad[] = {
-        "",
-        /* no page size; in a later line; empty; 0; negative */
-        "Mach Virtual Memory Statistics:\nPages free: 1.\nPages inactive: 1.\n",
-        "Statistics\n(page size of 4096 bytes)\nPages free: 1.\nPages inactive: 1.\n",
-        "(page size of \nPages free: 1.\nPages inactive: 1.\n",
-        "(page size of 0 bytes)\nPages free: 1.\nPages inactive: 1.\n",
-        "(page size of -4096 bytes)\nPages free: 1.\nPages inactive: 1.\n",
-        /* no inactive; no free; a number that is none; too much for 64 bits, in the sum and in the product */
-        "(page size of 4096 bytes)\nPages free: 1.\n",
-        "(page size of 4096 bytes)\nPages inactive: 1.\n",
-        "(page size of 4096 bytes)\nPages free: .\nPages inactive: 1.\n",
-        "(page size of 4096 bytes)\nPages free: -1.\nPages inactive: 1.\n",
-        "(page size of 4096 bytes)\nPages free: 1.5\nPages inactive: 1.\n",
-        "(page size of 4096 bytes)\nPages free 1.\nPages inactive: 1.\n",
-        "(page size of 1 bytes)\nPages free: 18446744073709551615.\nPages inactive: 1.\n",
-        "(page size of 4096 bytes)\nPages free: 4503599627370496.\nPages inactive: 0.\n",
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        expect_unknown(bt_vm_stat_available(bad[i]));
-    expect_known(bt_vm_stat_available("(page size of 4096 bytes)\nPages free: 4503599627370495.\nPages inactive: 0.\n"),
-                 UINT64_C(18446744073709547520));
-}
-
 static void limits_read_the_soft_column(void **state) {
     (void)state;
     static const char text[] = "Limit                     Soft Limit           Hard Limit           Units     \n"
@@ -208,16 +169,10 @@ static void spans_take_text_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meminfo_reads_available_in_bytes),
-        cmocka_unit_test(meminfo_never_takes_free_for_available),
-        cmocka_unit_test(meminfo_refuses_what_is_no_number),
-        cmocka_unit_test(meminfo_takes_crlf_and_tabs),
-        cmocka_unit_test(host_pool_reports_or_says_why_not),
-        cmocka_unit_test(vm_stat_case_a9_counts_reclaimable),
-        cmocka_unit_test(vm_stat_refuses_what_is_missing_or_malformed),
-        cmocka_unit_test(limits_read_the_soft_column),
-        cmocka_unit_test(cores_count_the_allowed_list),
-        cmocka_unit_test(spans_take_text_apart),
+        cmocka_unit_test(meminfo_reads_available_in_bytes),  cmocka_unit_test(meminfo_never_takes_free_for_available),
+        cmocka_unit_test(meminfo_refuses_what_is_no_number), cmocka_unit_test(meminfo_takes_crlf_and_tabs),
+        cmocka_unit_test(host_pool_reports_or_says_why_not), cmocka_unit_test(limits_read_the_soft_column),
+        cmocka_unit_test(cores_count_the_allowed_list),      cmocka_unit_test(spans_take_text_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

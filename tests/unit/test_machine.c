@@ -2,6 +2,7 @@
  * test_machine.c: whole machines, recorded (tests/data/roots) and this one.
  *
  * The trees are made by hand after real ones; only v2-nested has PSI files, since nothing here may depend on them. */
+#include "chain_kit.h"
 #include "probe/cgroup.h"
 #include "probe/probe.h"
 
@@ -92,12 +93,12 @@ static void recorded_machines_read_as_they_were(void **state) {
 
 static void user_case_31_swap_is_never_memory(void **state) {
     (void)state;
-    char source[BT_CGROUP_SOURCE_TEXT];
+    char source[CHAIN_SOURCE_BYTES];
     probe(ROOT("swap"));
     assert_int_equal(machine.swap_free_bytes.value, 8388604 * KIB);
     assert_int_equal(machine.pools[0].free_bytes, 1024 * MIB);
     assert_false(machine.pools[0].limit.known);
-    assert_false(bt_cgroup_available(&machine, source).known);
+    assert_false(chain_left(&machine, source).known);
 }
 
 /* ---- trees made here, to be bad --------------------------------------------------------------------------------- */

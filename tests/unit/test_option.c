@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/heap.h"
 #include "base/option.h"
+#include "heap_check.h"
 
 #include <locale.h>
 #include <stdlib.h>
@@ -135,11 +136,6 @@ static int clear(void **state) {
     (void)state;
     memset(environment, 0, sizeof environment);
     return 0;
-}
-
-static int nothing_left(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
 }
 
 #define MAX_ARGS 3
@@ -475,7 +471,7 @@ static void test_faults(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, clear, nothing_left)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, clear, heap_is_empty)
     const struct CMUnitTest tests[] = {
         CASE(test_spellings),
         CASE(test_values_as_they_are),

@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "base/heap.h"
+#include "heap_check.h"
 #include "model_kit.h"
 
 #define MIB   (UINT64_C(1) << 20)
@@ -24,11 +25,6 @@ static int setup(void **state) {
     machine.pools[0] = (bt_pool){.name = "host", .kind = BT_POOL_HOST, .state = BT_READING_REPORTED};
     machine.pools[0].total_bytes = machine.pools[0].free_bytes = 8192 * MIB;
     return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
 }
 
 static bt_facts *model(void) {
@@ -171,12 +167,12 @@ static void refused_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(outlives_what_it_was_made_from, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_refusal_is_a_plan, setup, teardown),
-        cmocka_unit_test_setup_teardown(wishes_that_contradict_the_model, setup, teardown),
-        cmocka_unit_test_setup_teardown(wishes_over_their_maximum, setup, teardown),
+        cmocka_unit_test_setup_teardown(outlives_what_it_was_made_from, setup, heap_is_empty),
+        cmocka_unit_test_setup_teardown(a_refusal_is_a_plan, setup, heap_is_empty),
+        cmocka_unit_test_setup_teardown(wishes_that_contradict_the_model, setup, heap_is_empty),
+        cmocka_unit_test_setup_teardown(wishes_over_their_maximum, setup, heap_is_empty),
 #ifdef BT_FAULT
-        cmocka_unit_test_setup_teardown(refused_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(refused_memory, setup, heap_is_empty),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,23 +8,9 @@
 #include <cmocka.h>
 
 #include "base/heap.h"
-#include "report/report.h"
-#include "report_fixture.h"
+#include "report_kit.h"
 
 #include <jansson.h>
-
-static report_fixture fixture;
-
-static int start(void **state) {
-    (void)state;
-    fixture_make(&fixture);
-    return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
 
 static void check_text(const char *wanted, bool whole) {
     bt_text text;
@@ -128,7 +114,7 @@ static void test_json(void **state) {
 
 int main(void) {
     bt_report_init(NULL);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
-    const struct CMUnitTest tests[] = {TEST(test_text), TEST(test_text_of_odd_models), TEST(test_json)};
+    const struct CMUnitTest tests[] = {REPORT_TEST(test_text), REPORT_TEST(test_text_of_odd_models),
+                                       REPORT_TEST(test_json)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

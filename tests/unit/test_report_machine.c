@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/heap.h"
+#include "heap_check.h"
 #include "report/report.h"
 #include "report_fixture.h"
 
@@ -22,11 +23,6 @@ static int start(void **state) {
     fixture_make(&fixture);
     memset(&back, 0xA5, sizeof back);
     return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
 }
 
 static void same_known(bt_known a, bt_known b) {
@@ -286,7 +282,7 @@ static void test_text_of_nothing(void **state) {
 
 int main(void) {
     bt_report_init(NULL);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, heap_is_empty)
     const struct CMUnitTest tests[] = {
         TEST(test_identity),        TEST(test_missing_is_unknown), TEST(test_contradictions_are_settled),
         TEST(test_strict),          TEST(test_too_many_pools),     TEST(test_text),

@@ -9,21 +9,7 @@
 #include <cmocka.h>
 
 #include "base/heap.h"
-#include "report/report.h"
-#include "report_fixture.h"
-
-static report_fixture fixture;
-
-static int start(void **state) {
-    (void)state;
-    fixture_make(&fixture);
-    return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
+#include "report_kit.h"
 
 static void names_of_groups_are_left_out(void **state) {
     (void)state;
@@ -119,12 +105,11 @@ static void what_is_not_known_is_said(void **state) {
     assert_true(machine_says("Memory cgroup\n  none\n"));
 }
 
-#define T(test) cmocka_unit_test_setup_teardown(test, start, stop)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(names_of_groups_are_left_out), T(what_names_nothing_stays), T(the_model_of_a_plan), T(a_disk_is_said),
-        T(what_is_not_known_is_said),
+        REPORT_TEST(names_of_groups_are_left_out), REPORT_TEST(what_names_nothing_stays),
+        REPORT_TEST(the_model_of_a_plan),          REPORT_TEST(a_disk_is_said),
+        REPORT_TEST(what_is_not_known_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

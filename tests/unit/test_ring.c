@@ -114,15 +114,7 @@ static uint64_t requests_of(const fixture *f) {
 
 /* Until the reader has nothing to do any more: all guesses are read. */
 static void settle(fixture *f) {
-    bool idle = false;
-    for (uint32_t i = 0; i < 100000 && !idle; i++) {
-        bt_ring_poll(f->ring);
-        f->reader->backend->lock(f->reader->self);
-        idle = f->reader->n_in_flight == 0 && f->reader->first_job == BT_READER_NONE;
-        f->reader->backend->unlock(f->reader->self);
-        if (!idle) (void)usleep(100);
-    }
-    assert_true(idle);
+    assert_int_equal(bt_ring_settle(f->ring, NULL), BT_OK);
 }
 
 static void test_a_cycle(void **state) {
@@ -344,7 +336,7 @@ static void test_failure_and_recovery(void **state) {
                 assert_non_null(strstr(err.text, f.k.paths[0]));
             }
             assert_null(image);
-            bt_ring_poll(f.ring);
+            bt_reader_poll(f.reader);
             use(&f, 0); /* the others still come */
             use(&f, 2);
             write_back(&f);
@@ -368,7 +360,7 @@ static void test_failure_of_a_guess(void **state) {
         for (uint32_t i = 0; i < 3; i++)
             use(&f, i);
         for (uint32_t i = 0; i < 50; i++) { /* unit 3 is a guess by now, and its read fails */
-            bt_ring_poll(f.ring);
+            bt_reader_poll(f.reader);
             (void)usleep(1000);
         }
         write_back(&f);

@@ -345,14 +345,15 @@ static void a_number_that_is_used_again_is_nobody(void **state) {
     wait_until_marked(other, OTHER);
     wait_until_marked(left, mark);
     (void)snprintf(name, sizeof name, "serve-%d", (int)other);
-    put_note(name, note.boot, (int)other, 12345, note.pid_ns + 1, mark); /* of a container: not to be judged */
+    put_note(name, note.home.boot, (int)other, 12345, note.home.pid_ns + 1,
+             mark); /* of a container: not to be judged */
     assert_int_equal(bt_reaper_recover(0), 0);
     assert_true(has_note(other));
-    put_note(name, "another-boot", (int)other, 12345, note.pid_ns, mark); /* nothing of it can be left */
+    put_note(name, "another-boot", (int)other, 12345, note.home.pid_ns, mark); /* nothing of it can be left */
     assert_int_equal(bt_reaper_recover(0), 0);
     assert_false(has_note(other));
     assert_false(is_gone(left));
-    put_note(name, note.boot, (int)other, 12345, note.pid_ns, mark);
+    put_note(name, note.home.boot, (int)other, 12345, note.home.pid_ns, mark);
     assert_true(bt_reaper_recover(0) >= 1);
     assert_false(has_note(other));
     assert_true(gone_within(left, GOING_MS));
@@ -367,8 +368,8 @@ static void notes_of_others_are_none(void **state) {
     assert_true(bt_reaper_note_parse("burthen-serve 1 b\n1 2 3 " OTHER "\n", &note));
     assert_int_equal(note.pid, 1);
     assert_int_equal(note.start_ticks, 2);
-    assert_int_equal(note.pid_ns, 3);
-    assert_string_equal(note.boot, "b");
+    assert_int_equal(note.home.pid_ns, 3);
+    assert_string_equal(note.home.boot, "b");
     static const char *const wrong[] = {
         "",
         "burthen-serve 1 b\n",

@@ -6,7 +6,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -48,7 +50,58 @@ static void a_million_a(void **state) {
     assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+/* What follows each other is told apart, and the ways to add are those of the bytes. */
+static void pieces_of_a_name(void **state) {
+    (void)state;
+    const uint64_t number = UINT64_C(0x0102030405060708);
+    char hex[3][65];
+    bt_sha256 hash;
+    for (int i = 0; i < 3; i++) {
+        bt_sha256_init(&hash);
+        if (i == 0) bt_sha256_add(&hash, "a\0b", 4);
+        if (i == 1) bt_sha256_add_text(&hash, "a"), bt_sha256_add_text(&hash, "b");
+        if (i == 2) bt_sha256_add_text(&hash, "ab");
+        if (i == 0) bt_sha256_add(&hash, &number, sizeof number);
+        if (i != 0) bt_sha256_add_u64(&hash, number);
+        bt_sha256_hex(&hash, hex[i]);
+        assert_true(bt_sha256_is_hex(hex[i]));
+    }
+    assert_string_equal(hex[0], hex[1]);
+    assert_string_not_equal(hex[1], hex[2]);
+    assert_false(bt_sha256_is_hex(hex[0] + 1));
+    hex[0][63] = 'F';
+    assert_false(bt_sha256_is_hex(hex[0]));
+    hex[0][63] = '/';
+    assert_false(bt_sha256_is_hex(hex[0]));
+}
+
+static void files(void **state) {
+    (void)state;
+    char path[] = BT_TEST_OUT "/sha256-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    const char *const none[] = {NULL, "/nonexistent", "/dev/null", BT_TEST_OUT};
+    char empty[65], before[65], after[65];
+    bt_sha256 hash;
+    bt_sha256_init(&hash);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_false(bt_sha256_add_file(&hash, none[i]));
+    bt_sha256_hex(&hash, empty); /* nothing was added */
+    assert_string_equal(empty, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    bt_sha256_init(&hash);
+    assert_true(bt_sha256_add_file(&hash, path));
+    bt_sha256_hex(&hash, before);
+    assert_int_equal(write(fd, "x", 1), 1);
+    assert_int_equal(close(fd), 0);
+    bt_sha256_init(&hash);
+    assert_true(bt_sha256_add_file(&hash, path));
+    bt_sha256_hex(&hash, after);
+    assert_string_not_equal(before, after);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(vectors), cmocka_unit_test(a_million_a)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(vectors), cmocka_unit_test(a_million_a),
+                                       cmocka_unit_test(pieces_of_a_name), cmocka_unit_test(files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,13 +10,9 @@
 #include "base/fault.h"
 #include "base/heap.h"
 #include "base/text.h"
+#include "heap_check.h"
 
 #include <string.h>
-
-static int nothing_left(void **state) {
-    (void)state;
-    return bt_heap_live_blocks() == 0 ? 0 : -1;
-}
 
 static void test_grows(void **state) {
     (void)state;
@@ -159,7 +155,7 @@ static void test_faults(void **state) {
     bt_fault_arm(0, false);
     bt_text_add_n(&text, long_one, sizeof long_one);
     assert_true(bt_fault_disarm());
-    assert_true(text.failed);
+    assert_true(text.failed && text.refused);
     assert_string_equal(bt_text_str(&text), "kept");
     bt_text_done(&text);
 #else
@@ -167,11 +163,31 @@ static void test_faults(void **state) {
 #endif
 }
 
+static void test_is_among(void **state) {
+    (void)state;
+    const char *const names[] = {"a", "", "abc"};
+    assert_true(bt_is_among("abc", names, 3));
+    assert_true(bt_is_among("", names, 3));
+    assert_false(bt_is_among("ab", names, 3));
+    assert_false(bt_is_among("abc", names, 2));
+    assert_false(bt_is_among("a", NULL, 0));
+}
+
+static void test_ends(void **state) {
+    (void)state;
+    assert_true(bt_ends_with("m.gguf", ".gguf"));
+    assert_false(bt_ends_with(".gguf", ".gguf")); /* nothing before it */
+    assert_false(bt_ends_with("gguf", ".gguf"));
+    assert_false(bt_ends_with("", ".gguf"));
+    assert_false(bt_ends_with("m.gguf.part", ".gguf"));
+    assert_true(bt_ends_with("m", ""));
+}
+
 int main(void) {
-#define CASE(f) cmocka_unit_test_teardown(f, nothing_left)
+#define CASE(f) cmocka_unit_test_teardown(f, heap_is_empty)
     const struct CMUnitTest tests[] = {
-        CASE(test_grows),   CASE(test_reserve),    CASE(test_maximum),
-        CASE(test_escapes), CASE(test_characters), CASE(test_faults),
+        CASE(test_grows),      CASE(test_reserve),  CASE(test_maximum), CASE(test_escapes),
+        CASE(test_characters), CASE(test_is_among), CASE(test_ends),    CASE(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
