@@ -36,10 +36,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A context larger than this is not filled token by token: its graphs were sized at creation for all cells, and the
- * mask of a huge context alone would take seconds to write. Only the work area is planned when a graph is computed, and
- * of that only the scores of attention without flash grow with the context: those are counted (scores_work_bytes). */
+/* No more tokens than these are put into a context: its graphs were sized at creation for all cells, and the mask of a
+ * huge context alone would take seconds to write. What grows with the rest is counted: of the work area the scores of
+ * attention without flash (scores_work_bytes), of the heap the cells in use (empty_cells_bytes). */
 #define FILL_TOKENS_MAX 8192u
+/* A cell in use is a node in two trees of libllama's, the cells that are used and the positions that they hold: 48
+ * bytes each from glibc. Measured between 8192 and 32768 tokens: 94. */
+#define USED_CELL_BYTES 96u
 /* llama_token_data is 12 bytes (llama.h); a sampler holds one per vocabulary entry. */
 #define SAMPLER_BYTES_PER_TOKEN 12u
 
@@ -102,8 +105,7 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
                               bt_error *err) {
     uint32_t n_ubatch = params->n_ubatch, n_outputs_max = params->n_outputs_max;
     uint32_t n_ctx = bt_session_n_ctx(session);
-    bool whole = n_ctx <= FILL_TOKENS_MAX && !facts->encoder;
-    uint32_t n = (uint32_t)bt_min_u64(whole ? n_ctx : n_ubatch, n_ctx) - (facts->encoder ? 0 : 1);
+    uint32_t n = (uint32_t)bt_min_u64(facts->encoder ? n_ubatch : FILL_TOKENS_MAX, n_ctx) - (facts->encoder ? 0 : 1);
     int32_t *tokens = bt_heap_array((size_t)n + 1, sizeof *tokens);
     uint8_t *wants = bt_heap_array((size_t)n + 1, sizeof *wants);
     if (!tokens || !wants)
@@ -116,8 +118,16 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
     if (params->n_parallel == 1) return BT_OK;
     /* what was taken goes with the process */
     uint32_t n_share = params->kv_unified ? n_ctx / params->n_parallel : n_ctx;
-    bool all_whole = (uint64_t)n_share * params->n_parallel <= FILL_TOKENS_MAX;
-    return fill_each(session, tokens, all_whole ? n_share : (uint32_t)bt_min_u64(n_ubatch, n_share), err);
+    uint64_t n_each = bt_max_u64(FILL_TOKENS_MAX / params->n_parallel, n_ubatch);
+    return fill_each(session, tokens, (uint32_t)bt_min_u64(bt_min_u64(n_each, n_share), (uint64_t)n + 1), err);
+}
+
+/* Of what stays empty in caches that are as long as the context. Windows are full after FILL_TOKENS_MAX, or nearly. */
+static uint64_t empty_cells_bytes(const bt_facts *facts, const bt_session_params *params) {
+    bool has_full = !facts->kv_known;
+    for (uint32_t i = 0; facts->kv && i < facts->n_block && !has_full; i++)
+        has_full = facts->kv[i].k_width > 0 && facts->kv[i].window == 0;
+    return has_full ? bt_sat_mul_u64(USED_CELL_BYTES, bt_sat_sub_u64(params->n_ctx, FILL_TOKENS_MAX)) : 0;
 }
 
 /* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */
@@ -188,6 +198,7 @@ static bt_status price_point(bt_engine *engine, const bt_facts *facts, const bt_
     bt_status status = fill_context(session, facts, &params, err);
     if (status != BT_OK) return status; /* the process ends here anyway */
     uint64_t heap_bytes = bt_sat_sub_u64(bt_engine_heap_bytes(engine), heap_before);
+    heap_bytes = bt_sat_add_u64(heap_bytes, empty_cells_bytes(facts, &params));
     bt_device *device = bt_engine_device(engine);
     bt_device_stats stats;
     bt_device_stats_read(device, &stats);

@@ -18,7 +18,7 @@
  *
  * Each form errs upwards; tests/truth/test_architectures.py holds it to within 1.0 and 1.1 of a dry run (512 tokens at
  * 4096 of context; 1.25 elsewhere), docs/prices.md lists the terms. Without a tensor table (facts made by hand) a plain
- * gated transformer is assumed. Left out: branches of pictures and sound, adapters, rows of logits for every token.
+ * gated transformer is assumed. Left out: branches of pictures and sound, adapters.
  */
 #include "base/size.h"
 #include "model/types.h"
@@ -33,7 +33,7 @@
 /* Heap of a context, measured over 42 shapes (tests/support/shapes.py), least squares and the largest residual: what
  * does not depend on the model; a slot of the scheduler's tables (hash entry, backend ids, splits, copies); and a node
  * of the graphs that are kept, some 8 of them for each tensor. */
-#define HEAP_FIXED_BYTES   (4096 * KIB)
+#define HEAP_FIXED_BYTES   (3744 * KIB)
 #define HEAP_ENCODER_BYTES (448 * KIB) /* the same of an encoder, which has no cache */
 /* A token of a batch in libllama's lists; batches are of 2048 tokens, which are part of what is fixed, or as large as
  * the micro-batch. */
@@ -41,10 +41,15 @@
 #define BATCH_TOKENS     UINT64_C(2048)
 /* A sequence beside the first, in its lists: over 12 shapes with 8 to 32 sequences, 25 to 65 KiB. */
 #define HEAP_SEQUENCE_BYTES (64 * KIB)
-#define HEAP_SLOT_BYTES     UINT64_C(1300)
-#define HEAP_TENSOR_BYTES   UINT64_C(1100)
-/* A cell of a cache is also an entry of libllama's lists: position, shift, and a bit for each of 256 sequences. */
-#define CELL_BYTES UINT64_C(64)
+/* What batches of several sequences leave in the heap beside that: of two 0.5 to 1.0 MiB, of three and four 1.8 to 2.6,
+ * of more, whose shares are shorter, 0.1 to 1.9; SmolLM2 and Gemma 3, contexts of 2048 to 8192. */
+#define HEAP_BATCHES_BYTES (1280 * KIB)
+#define BATCHES_MAX        UINT64_C(2)
+#define HEAP_SLOT_BYTES    UINT64_C(1300)
+#define HEAP_TENSOR_BYTES  UINT64_C(1100)
+/* A cell of a cache is also an entry of libllama's lists: position, shift, and a bit for each of 256 sequences, 52
+ * bytes; and while it is used a node in two trees, 96 (engine/price.c). */
+#define CELL_BYTES UINT64_C(152)
 /* Work area of ggml's tiled matrix product, each thread (research notes, llama.cpp 3.4). */
 #define TILE_BYTES (512 * KIB)
 /* ggml's flash attention takes 64 queries and keys at a time. */
@@ -262,6 +267,15 @@ static uint64_t fullest_moment(const widths *w, const bt_facts *facts, uint64_t 
     return bt_max_u64(most, mixer);
 }
 
+/* The head: logits of each row that is asked for, a sequence's last or all that a program keeps, beside three rows of
+ * the stream (guard/price_at.c has them of every token). */
+static uint64_t head_moment(const bt_facts *facts, const bt_wishes *wishes, uint64_t n_ubatch, uint64_t n_parallel) {
+    if (facts->encoder) return 0;
+    uint64_t n_rows = bt_min_u64(bt_max_u64(n_parallel, wishes->n_outputs), n_ubatch);
+    uint64_t row = bt_sat_add_u64(facts->n_vocab, bt_sat_mul_u64(3, facts->n_embd));
+    return bt_sat_mul_u64(F32 * n_rows, row);
+}
+
 /* ---- work ---- */
 
 /* Bytes of one element of a matrix product's right side, in 256ths: it is converted to the type that the left side's
@@ -318,7 +332,10 @@ static uint64_t heap_bytes(const bt_facts *facts, uint64_t n_ubatch, uint64_t n_
     uint64_t fixed = facts->encoder ? HEAP_ENCODER_BYTES : HEAP_FIXED_BYTES;
     uint64_t listed = facts->encoder ? n_ubatch : bt_sat_sub_u64(n_ubatch, BATCH_TOKENS);
     fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_TOKEN_BYTES, listed));
-    if (!facts->encoder) fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_SEQUENCE_BYTES, n_parallel - 1));
+    if (!facts->encoder) {
+        fixed = bt_sat_add_u64(fixed, bt_sat_mul_u64(HEAP_SEQUENCE_BYTES, n_parallel - 1));
+        fixed = bt_sat_add_u64(fixed, HEAP_BATCHES_BYTES * bt_min_u64(n_parallel - 1, BATCHES_MAX));
+    }
     return bt_sat_add_u64(fixed, bt_sat_add_u64(slots, HEAP_TENSOR_BYTES * facts->n_tensors));
 }
 
@@ -377,6 +394,8 @@ static bt_cost cost_of(const bt_facts *facts, const bt_wishes *wishes, uint32_t 
     bool quantised = bt_type_block_elements(wishes->type_k) > 1;
     if (quantised && (has.full || has.windows)) /* queries turned, and the matrices that turn */
         most = bt_sat_add_u64(most, bt_sat_mul_u64(tokens, w.attn) + 4 * F32 * facts->head_k * facts->head_k);
+
+    most = bt_max_u64(most, head_moment(facts, wishes, n_ubatch, n_parallel));
 
     bt_cost cost = {.source = BT_SOURCE_FORMULA};
     uint64_t mask = (flash ? 2 : F32) * n_ubatch;

@@ -234,7 +234,7 @@ static void kv_edges(void **state) {
 /* What compute.c adds to the graph buffer when there is no tensor table: one thread's tile and its row of scores, and
  * the heap of a context of at least 1024 nodes. */
 static uint64_t beside_graph(uint64_t n_ctx, uint64_t n_cells) {
-    return 512 * KIB + 4 * n_ctx + 4096 * KIB + UINT64_C(1024) * 1300 + 64 * n_cells;
+    return 512 * KIB + 4 * n_ctx + 3744 * KIB + UINT64_C(1024) * 1300 + 152 * n_cells;
 }
 
 /* Measured with one row of logits and flash attention: the form is exact for llama, and above for gemma. */
