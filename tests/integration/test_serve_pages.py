@@ -266,6 +266,12 @@ def check_odd_requests():
                              ("POST /v1/completions HTTP/1.1\nHost: localhost\nContent-Length: secret\n\n", b"400")):
             answer = raw(serve, head)  # the library's own, and fixed (docs/serve.md)
             checks.check(answer.startswith(b"HTTP/1.1 " + status) and b"secret" not in answer, f"{head[:60]}: {answer[:200]}")
+        data = json.dumps(stubs.body("a", n=1))
+        ask = "POST /v1/chat/completions HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+        for more, status, code in (("".join(f"X-{i}: y\n" for i in range(70)), b"431", b'"headers"'), ("X(Y): z\n", b"400", b'"request"'),
+                                   ("".join(f"X-{i}: y\n" for i in range(50)), b"200", b"choices")):
+            answer = raw(serve, f"{ask}{more}Connection: close\nContent-Length: {len(data)}\n\n{data}")
+            checks.check(answer.startswith(b"HTTP/1.1 " + status) and code in answer, f"{more[:20]}: {answer[:300]}")
         answer = raw(serve, "GET / HTTP/9.9\n\n")
         checks.check(not answer or answer.startswith(b"HTTP/1."), f"{answer[:80]}")
         connection = http.client.HTTPConnection(serve.host, serve.port, timeout=60)
