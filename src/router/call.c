@@ -56,10 +56,9 @@ static void on_gone(void *user) {
 
 /* ---- its turn ---- */
 
-/* A request that cannot be handed on: its own fault (headers of which there are too many, or that no server would take;
- * a body that a filter cannot be applied to), or else: of a peer 502, of ours 500. */
-static void answer_unsent(bt_call *call, bt_status status, uint32_t else_status, const char *else_code,
-                          const bt_error *why) {
+/* A request that cannot be handed on by its own fault: headers of which there are too many, or that no server would
+ * take; a body that a filter cannot be applied to. Whether that was it; then it is answered. */
+static bool answer_fault(bt_call *call, bt_status status, const bt_error *why) {
     if (status == BT_E_LIMIT)
         bt_call_answer_error(call, 431, "headers", 0, NULL, why->text);
     else if (status == BT_E_ARG)
@@ -67,7 +66,8 @@ static void answer_unsent(bt_call *call, bt_status status, uint32_t else_status,
     else if (status == BT_E_FORMAT)
         bt_call_answer_error(call, 400, "body", 0, NULL, why->text);
     else
-        bt_call_answer_error(call, else_status, else_code, else_status == 500 ? 1 : 0, NULL, why->text);
+        return false;
+    return true;
 }
 
 static void on_turn(bt_job *job, bool granted) {
@@ -83,7 +83,7 @@ static void on_turn(bt_job *job, bool granted) {
     bt_status status =
         bt_call_exchange(call, model->url, NULL, config->connect_timeout_ms, config->header_timeout_ms, &why);
     if (status == BT_OK) return;
-    answer_unsent(call, status, 500, "internal", &why);
+    if (!answer_fault(call, status, &why)) bt_call_answer_error(call, 500, "internal", 1, NULL, why.text);
     bt_call_leave(call);
 }
 
@@ -128,8 +128,8 @@ static void go_to_model(bt_call *call, bt_model *model) {
     call->model = NULL;
     if (status == BT_E_LIMIT)
         bt_call_answer_error(call, strcmp(why.code, "queue_full") == 0 ? 503 : 429, why.code, 5, NULL, why.text);
-    else
-        answer_unsent(call, status, 500, "internal", &why);
+    else if (!answer_fault(call, status, &why))
+        bt_call_answer_error(call, 500, "internal", 0, NULL, why.text);
 }
 
 static void go_to_peer(bt_call *call, const bt_config_peer *peer, const char *their_name) {
@@ -144,7 +144,8 @@ static void go_to_peer(bt_call *call, const bt_config_peer *peer, const char *th
     if (status == BT_OK)
         status = bt_call_exchange(call, peer->proxy, peer->api_key ? &authorization : NULL, 30000,
                                   peer->header_timeout_ms, &why);
-    if (status != BT_OK) answer_unsent(call, status, 502, "peer", &why);
+    if (status != BT_OK && !answer_fault(call, status, &why))
+        bt_call_answer_error(call, 502, "peer", 0, NULL, why.text);
 }
 
 static void go(bt_call *call) {
