@@ -304,21 +304,33 @@ static bt_status check_text(const char *text, size_t n, bt_error *err) {
     return BT_OK;
 }
 
-bt_status bt_token_stream_open(const bt_tokenize_ask *ask, bt_token_stream **ret, bt_error *err) {
-    if (ask->n_bytes > BT_TOKENIZE_TEXT_MAX)
-        return bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, ask->n_bytes, BT_TOKENIZE_TEXT_MAX,
-                       "a text of %zu bytes is too long to tokenize", ask->n_bytes);
-    BT_TRY(check_text(ask->text, ask->n_bytes, err));
+/* NULL: *ret_status says why. */
+static bt_token_stream *open_stream(const bt_tokenize_ask *ask, bt_status *ret_status, bt_error *err) {
+    if (ask->n_bytes > BT_TOKENIZE_TEXT_MAX) {
+        *ret_status = bt_fail(err, BT_E_ARG, "prompt_bytes", BT_MEASURE_BYTES, ask->n_bytes, BT_TOKENIZE_TEXT_MAX,
+                              "a text of %zu bytes is too long to tokenize", ask->n_bytes);
+        return NULL;
+    }
+    *ret_status = check_text(ask->text, ask->n_bytes, err);
+    if (*ret_status != BT_OK) return NULL;
     bt_token_stream *s = bt_heap_alloc(sizeof *s);
-    if (!s) return no_memory(0, err);
+    if (!s) {
+        *ret_status = no_memory(0, err);
+        return NULL;
+    }
     s->ask = *ask;
     s->adds_blank = ask->n_bytes > WINDOW_BYTES && adds_blank(ask->vocab);
-    bt_status status = fill(s, &s->now, 0, text_end(s, 0, WINDOW_BYTES), err);
-    if (status == BT_OK) status = certify(s, err);
-    if (status == BT_OK)
-        *ret = s;
-    else
-        bt_token_stream_close(s);
+    *ret_status = fill(s, &s->now, 0, text_end(s, 0, WINDOW_BYTES), err);
+    if (*ret_status == BT_OK) *ret_status = certify(s, err);
+    if (*ret_status == BT_OK) return s;
+    bt_token_stream_close(s);
+    return NULL;
+}
+
+bt_status bt_token_stream_open(const bt_tokenize_ask *ask, bt_token_stream **ret, bt_error *err) {
+    bt_status status;
+    bt_token_stream *s = open_stream(ask, &status, err);
+    if (s) *ret = s;
     return status;
 }
 
@@ -355,10 +367,10 @@ static void close_and_trim(bt_token_stream *s) {
 bt_status bt_tokenize_count(const bt_tokenize_ask *ask, uint32_t *ret_n, bt_error *err) {
     int32_t some[256];
     uint32_t n = 0;
-    bt_token_stream *s = NULL;
-    *ret_n = 0;
-    BT_TRY(bt_token_stream_open(ask, &s, err));
     bt_status status;
+    bt_token_stream *s = open_stream(ask, &status, err);
+    *ret_n = 0;
+    if (!s) return status;
     do {
         status = bt_token_stream_next(s, some, sizeof some / sizeof *some, &n, err);
         if (status == BT_OK) *ret_n += n;
@@ -368,13 +380,13 @@ bt_status bt_tokenize_count(const bt_tokenize_ask *ask, uint32_t *ret_n, bt_erro
 }
 
 bt_status bt_tokenize(const bt_tokenize_ask *ask, int32_t **ret_tokens, uint32_t *ret_n, bt_error *err) {
-    bt_token_stream *s = NULL;
     int32_t *tokens = NULL;
     uint32_t n_all = 0;
     uint32_t n_room = 0;
     uint32_t n = 0;
-    BT_TRY(bt_token_stream_open(ask, &s, err));
-    bt_status status = BT_OK;
+    bt_status status;
+    bt_token_stream *s = open_stream(ask, &status, err);
+    if (!s) return status;
     do {
         if (n_all == n_room) {
             n_room += (uint32_t)bt_max_u64(n_room, TOKENS_STEP);
