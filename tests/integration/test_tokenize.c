@@ -242,7 +242,7 @@ static uint64_t status_bytes(const char *key) {
 /* Digits are the worst there is: a token each, and a word each. */
 static void a_long_text_takes_no_more(void **unused) {
     (void)unused;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* what is freed stays for a while */
 #endif
     char path[4096];
