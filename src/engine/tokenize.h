@@ -13,7 +13,7 @@ typedef struct bt_tokenize_ask {
     const char *text; /* outlives the stream */
     size_t n_bytes;
     bool add_special, parse_special; /* as of llama_tokenize */
-    uint64_t room_bytes;             /* for llama.cpp's lists, where a text has no seam; else they take WINDOW's */
+    uint64_t room_bytes; /* what llama.cpp's lists may take where a text has no seam; else they take little */
 } bt_tokenize_ask;
 
 /* Tokens of a text, in order, equal to those of the whole text at once. */
