@@ -124,10 +124,8 @@ static bt_status fill_context(bt_session *session, const bt_facts *facts, const 
 
 /* Of what stays empty in caches that are as long as the context. Windows are full after FILL_TOKENS_MAX, or nearly. */
 static uint64_t empty_cells_bytes(const bt_facts *facts, const bt_session_params *params) {
-    bool has_full = !facts->kv_known;
-    for (uint32_t i = 0; facts->kv && i < facts->n_block && !has_full; i++)
-        has_full = facts->kv[i].k_width > 0 && facts->kv[i].window == 0;
-    return has_full ? bt_sat_mul_u64(USED_CELL_BYTES, bt_sat_sub_u64(params->n_ctx, FILL_TOKENS_MAX)) : 0;
+    if (!bt_kv_has_full(facts)) return 0;
+    return bt_sat_mul_u64(USED_CELL_BYTES, bt_sat_sub_u64(params->n_ctx, FILL_TOKENS_MAX));
 }
 
 /* The work area in which ggml turns the scores of a full context into the values' F16, where that was not computed. */

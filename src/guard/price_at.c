@@ -60,14 +60,12 @@ static uint64_t cost_at(const bt_guard_model *m, const bt_cost *cost, uint32_t n
     return bt_max_u64(bytes, cost->floor_bytes);
 }
 
-/* With what is copied of the host's weights, beside a block's results. Logits of every token, with three rows of the
- * stream (research notes, llama.cpp 3.2 and 3.3), come when those are gone; but where splits alternate between the
- * device and the host, their inputs are still there. */
+/* With what is copied of the host's weights, beside a block's results. Logits of every token come when those are gone;
+ * but where splits alternate between the device and the host, their inputs are still there. */
 static uint64_t graph_with(const bt_guard_model *m, uint32_t n_ctx, bool with_head, uint64_t copied) {
     uint64_t graph = bt_sat_add_u64(cost_at(m, &m->graph, n_ctx), copied);
     if (!m->many_rows || !with_head) return graph;
-    uint64_t row = bt_sat_add_u64(m->facts->n_vocab, UINT64_C(3) * m->facts->n_embd);
-    uint64_t logits = bt_sat_mul_u64(F32 * m->n_ubatch, row);
+    uint64_t logits = bt_logits_graph_bytes(m->facts, m->n_ubatch);
     return copied > 0 ? bt_sat_add_u64(logits, graph) : bt_max_u64(graph, logits);
 }
 

@@ -267,13 +267,14 @@ static uint64_t fullest_moment(const widths *w, const bt_facts *facts, uint64_t 
     return bt_max_u64(most, mixer);
 }
 
-/* The head: logits of each row that is asked for, a sequence's last or all that a program keeps, beside three rows of
- * the stream (guard/price_at.c has them of every token). */
+uint64_t bt_logits_graph_bytes(const bt_facts *facts, uint64_t n_rows) {
+    return bt_sat_mul_u64(F32 * n_rows, bt_sat_add_u64(facts->n_vocab, UINT64_C(3) * facts->n_embd));
+}
+
+/* The head: logits of each row that is asked for, a sequence's last or all that a program keeps. */
 static uint64_t head_moment(const bt_facts *facts, const bt_wishes *wishes, uint64_t n_ubatch, uint64_t n_parallel) {
     if (facts->encoder) return 0;
-    uint64_t n_rows = bt_min_u64(bt_max_u64(n_parallel, wishes->n_outputs), n_ubatch);
-    uint64_t row = bt_sat_add_u64(facts->n_vocab, bt_sat_mul_u64(3, facts->n_embd));
-    return bt_sat_mul_u64(F32 * n_rows, row);
+    return bt_logits_graph_bytes(facts, bt_min_u64(bt_max_u64(n_parallel, wishes->n_outputs), n_ubatch));
 }
 
 /* ---- work ---- */
@@ -341,22 +342,20 @@ static uint64_t heap_bytes(const bt_facts *facts, uint64_t n_ubatch, uint64_t n_
 
 /* ---- all of it ---- */
 
+/* Blocks with a cache as long as a window, or as the context. */
+static bool has_cache(const bt_facts *facts, bool windowed) {
+    for (uint32_t b = 0; facts->kv && b < facts->n_block; b++)
+        if (facts->kv[b].k_width > 0 && (facts->kv[b].window > 0) == windowed) return true;
+    return false;
+}
+
+bool bt_kv_has_full(const bt_facts *facts) {
+    return !facts->kv_known || has_cache(facts, false);
+}
+
 typedef struct caches {
     bool full, windows; /* there are blocks whose cache is as long as the context, or as a window */
 } caches;
-
-static caches caches_of(const bt_facts *facts) {
-    caches found = {false, false};
-    for (uint32_t b = 0; facts->kv && b < facts->n_block; b++) {
-        if (facts->kv[b].k_width == 0) continue;
-        if (facts->kv[b].window > 0)
-            found.windows = true;
-        else
-            found.full = true;
-    }
-    if (!facts->kv_known) found.full = true; /* the worst that is likely */
-    return found;
-}
 
 /* b / p, rounded up: cells are counted over all streams, a mask and the scores only over one's. */
 static uint64_t per_stream(uint64_t bytes, uint64_t n_streams) {
@@ -385,7 +384,7 @@ static void add_scores(bt_cost *cost, const bt_facts *facts, const widths *w, ca
 /* n_threads 0: of the graph alone. */
 static bt_cost cost_of(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads) {
     widths w = read_widths(facts);
-    caches has = caches_of(facts);
+    caches has = {.full = bt_kv_has_full(facts), .windows = has_cache(facts, true)};
     bool flash = bt_flash_is_on(facts, wishes);
     uint64_t n_parallel = wishes->n_parallel > 0 ? wishes->n_parallel : 1;
     uint64_t n_streams = bt_kv_streams(wishes);

@@ -15,6 +15,10 @@ uint32_t bt_kv_streams(const bt_wishes *wishes);
 uint64_t bt_kv_window_cells(uint32_t window, uint32_t n_ubatch, uint32_t n_parallel, bool unified);
 /* Bytes of one cell of a block; false when a width is no multiple of the type's block. */
 bool bt_kv_cell_bytes(const bt_facts *facts, const bt_kv_block *block, const bt_wishes *wishes, uint64_t *ret_bytes);
+/* There are blocks whose cache is as long as the context; it is not known: the worst that is likely. */
+bool bt_kv_has_full(const bt_facts *facts);
+/* Rows of logits in a graph, with three rows of the stream each (research notes, llama.cpp 3.2 and 3.3). */
+uint64_t bt_logits_graph_bytes(const bt_facts *facts, uint64_t n_rows);
 /* What computing takes beside weights and caches: graph buffer, work area, graph structures. n_threads is resolved. */
 bt_cost bt_compute_cost(const bt_facts *facts, const bt_wishes *wishes, uint32_t n_ubatch, uint32_t n_threads);
 /* Of that the graph buffer alone: what a device beside the host holds of it. */

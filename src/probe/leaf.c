@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "probe/cgroup.h"
+#include "probe/process.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -214,8 +215,8 @@ static bool is_taken_later(bt_cgroup_walk *walk, uint32_t pid) {
     char file[32];
     (void)snprintf(file, sizeof file, "/proc/%" PRIu32 "/stat", pid);
     if (bt_proc_read(walk->root, file, 0, &walk->text) != 0) return false;
-    const char *end = strrchr(walk->text.data, ')'); /* behind a name that may hold anything */
-    return end && end[1] == ' ' && end[2] == 'Z';
+    bt_process_stat stat;
+    return bt_process_stat_parse(walk->text.data, &stat) && stat.state == 'Z';
 }
 
 /* No process of that number lives, or it is another's: neither in the leaf nor, about to enter it, in the group above.

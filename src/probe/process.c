@@ -57,6 +57,22 @@ bool bt_process_home_read(bt_process_home *ret) {
     return true;
 }
 
+bool bt_process_stat_parse(const char *text, bt_process_stat *ret) {
+    /* "7 (a name) S 1 ...": the name may hold blanks and brackets. */
+    const char *close = strrchr(text, ')');
+    if (!close) return false;
+    bt_process_stat stat = {.state = '\0'};
+    bt_span rest = bt_span_of(close + 1);
+    bt_span word;
+    for (uint32_t field = 3; field <= FIELD_START; field++) {
+        if (!bt_span_word(&rest, &word)) return false;
+        if (field == 3) stat.state = word.at[0];
+    }
+    if (!bt_span_number(word, &stat.start_ticks)) return false;
+    *ret = stat;
+    return true;
+}
+
 int bt_process_stat_read(uint64_t pid, bt_process_stat *ret) {
     char path[64];
     char text[FILE_BYTES];
@@ -66,19 +82,7 @@ int bt_process_stat_read(uint64_t pid, bt_process_stat *ret) {
         (void)snprintf(path, sizeof path, "/proc/%" PRIu64 "/stat", pid);
     int rc = read_file(path, text);
     if (rc < 0) return rc;
-    /* "7 (a name) S 1 ...": the name may hold blanks and brackets. */
-    const char *close = strrchr(text, ')');
-    if (!close) return -EBADMSG;
-    bt_process_stat stat = {.state = '\0'};
-    bt_span rest = bt_span_of(close + 1);
-    bt_span word;
-    for (uint32_t field = 3; field <= FIELD_START; field++) {
-        if (!bt_span_word(&rest, &word)) return -EBADMSG;
-        if (field == 3) stat.state = word.at[0];
-    }
-    if (!bt_span_number(word, &stat.start_ticks)) return -EBADMSG;
-    *ret = stat;
-    return 0;
+    return bt_process_stat_parse(text, ret) ? 0 : -EBADMSG;
 }
 
 bool bt_process_is_dead(const bt_process_stat *stat) {

@@ -16,6 +16,8 @@ typedef struct bt_process_stat {
     char state;           /* 'R', 'S' ...; 'Z' and 'X': dead */
     uint64_t start_ticks; /* clock ticks after boot */
 } bt_process_stat;
+/* Of what such a file holds. false: it is none. */
+bool bt_process_stat_parse(const char *text, bt_process_stat *ret);
 /* pid 0: this one. 0, or minus an errno value: -ENOENT and -ESRCH, it has gone; -EBADMSG, what is said is none of it.
  */
 int bt_process_stat_read(uint64_t pid, bt_process_stat *ret);

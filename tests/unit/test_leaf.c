@@ -251,7 +251,7 @@ static void put_zombie(uint32_t pid, const char *group_v2) {
     char line[256];
     put_process(pid, kit.version == 1 ? "/" : group_v2);
     (void)snprintf(folder, sizeof folder, KIT_ROOT "/proc/%u", pid);
-    (void)snprintf(line, sizeof line, "%u (a) (name) Z 1 1 1 0 -1\n", pid);
+    (void)snprintf(line, sizeof line, "%u (a) (name) Z 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 51234 0 0\n", pid);
     kit_put(folder, "stat", line);
 }
 
