@@ -161,11 +161,9 @@ static void go(bt_call *call) {
         go_to_peer(call, peer, their_name);
         return;
     }
-    char text[BT_CONFIG_NO_MODEL_BYTES];
-    (void)bt_config_no_model(bt_models_config(router->models), call->name, text, sizeof text);
     call->answered = true;
     (void)snprintf(call->code, sizeof call->code, "model_not_found");
-    bt_reply_error(call->request, 404, "model_not_found", "model", 0, NULL, "%s", text);
+    bt_page_no_model(router, call->request, "model", call->name);
 }
 
 /* What the body asks for is within the limits, and says for which model it is. */
