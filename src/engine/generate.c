@@ -163,9 +163,9 @@ static bool has_guessed(const loop *l) {
  * read, or not at all. */
 static void reconsider_draft(loop *l, uint64_t pass_ns, uint32_t n_tokens) {
     const bt_speculation *s = &l->speculations[BY_DRAFT];
-    if (!l->can[BY_DRAFT] || l->params->always || s->step_ns == 0 || s->n_drafts == 0) return;
-    uint64_t saved_ns = bt_sat_mul_u64(s->step_ns, bt_draft_reads_256(l->params->draft)) / 256;
-    uint64_t off_ns = bt_sat_sub_u64(s->step_ns, bt_min_u64(saved_ns, l->wait_ns));
+    if (!l->can[BY_DRAFT] || l->params->always || s->step.ns == 0 || s->n_drafts == 0) return;
+    uint64_t saved_ns = bt_sat_mul_u64(s->step.ns, bt_draft_reads_256(l->params->draft)) / 256;
+    uint64_t off_ns = bt_sat_sub_u64(s->step.ns, bt_min_u64(saved_ns, l->wait_ns));
     uint64_t worth_ns = bt_sat_mul_u64(off_ns, n_tokens);
     pass_ns = bt_min_u64(pass_ns, bt_sat_add_u64(worth_ns, bt_sat_mul_u64(off_ns, BT_DRAFT_MAX + 1)));
     l->lost_ns = bt_sat_sub_u64(bt_sat_add_u64(l->lost_ns, pass_ns), worth_ns);

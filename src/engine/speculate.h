@@ -8,10 +8,19 @@
  * (device.h, BT_TOKEN_BY_TOKEN_MAX). */
 #define BT_DRAFT_MAX 6u
 
+#define BT_LATELY_PASSES 3u
+
+/* What a pass takes lately. One that stood still, for the disk or for another process, leaves no mark. */
+typedef struct bt_lately {
+    uint64_t ns; /* 0: not known */
+    uint64_t last_ns[BT_LATELY_PASSES];
+    uint32_t n_passes; /* ever */
+} bt_lately;
+
 /* Of the drafts of one kind. */
 typedef struct bt_speculation {
-    uint64_t step_ns;                  /* of a pass of one token, lately; 0: not known */
-    uint64_t draft_ns;                 /* of a pass with a draft, and of making it, lately */
+    bt_lately step;                    /* a pass of one token */
+    bt_lately draft;                   /* a pass with a draft, and making it */
     uint32_t accepted_256;             /* tokens of a draft that were right, lately, times 256 */
     uint32_t n_passes_since;           /* without a draft of this kind since the last one */
     uint32_t n_drafts, n_drafts_since; /* ever, and since the last pass of one token */

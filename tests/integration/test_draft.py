@@ -142,7 +142,8 @@ def check_wrong_guesses(tall, folder):
     text, stats, result = run(tall, "--draft", wrong, "--speculate", "draft", "--io", "direct", "-v", n=100)
     measured = stats["measured"]
     checks.check(text == plain_text, "wrong guesses: the same text")
-    checks.check(12 <= measured["drafted_tokens"] <= 60, f"wrong guesses: {measured['drafted_tokens']} drafted")
+    # (unjudged there would be six before nearly each of the 100)
+    checks.check(12 <= measured["drafted_tokens"] <= 300, f"wrong guesses: {measured['drafted_tokens']} drafted")
     given_up = b"does not pay" in result.stderr  # it is where the disk was waited for, which no test can be sure of
     used = measured["elastic"]["peak_bytes"] > 60 * MIB
     checks.check(used == given_up, f"wrong guesses: given up {given_up}, its memory used {measured['elastic']}")

@@ -24,12 +24,14 @@ def run(model, budget, *args, prompt=EDIT, n=40, ctx=1024):
 def compare(what, model, budget, *args, **options):
     """*_ : whether guesses were made, and how many were right."""
     without, plain = run(model, budget, "--speculate", "off", *args, **options)
-    text, stats = run(model, budget, *args, **options)
+    # whether a guess is worth its time is a measurement (test_speculation.c has the rule): here all are made
+    text, stats = run(model, budget, "--guess-always", *args, **options)
     measured = stats["measured"]
     checks.check(text == without, f"{what}: the same text: {text!r}, {without!r}")
     checks.check(plain["measured"]["drafted_tokens"] == 0 and plain["plan"]["batch"]["n_draft"] == 0, f"{what}: off is off")
     checks.check(stats["plan"]["batch"]["n_draft"] == 6, f"{what}: guesses are planned where weights stream")
-    checks.check(0 <= measured["accepted_tokens"] <= measured["drafted_tokens"], f"{what}: {measured['accepted_tokens']}")
+    checks.check(0 < measured["accepted_tokens"] <= measured["drafted_tokens"], f"{what}: {measured['accepted_tokens']}")
+    checks.check(measured["passes"] == plain["measured"]["passes"] - measured["accepted_tokens"], f"{what}: a pass less for each")
     print(f"{what:40} {plain['measured']['passes']:3} passes, {measured['passes']:3} guessing; "
           f"{measured['accepted_tokens']} of {measured['drafted_tokens']} guesses right", flush=True)
     return plain, stats
@@ -41,6 +43,9 @@ checks.check(plain["measured"]["passes"] == plain["measured"]["generated_tokens"
 checks.check(stats["measured"]["accepted_tokens"] >= 12, "a text that is repeated is guessed")
 checks.check(2 * stats["measured"]["passes"] < plain["measured"]["passes"], "in less than half the passes")
 checks.check(stats["measured"]["streamed_bytes"] < plain["measured"]["streamed_bytes"], "reading less")
+text, auto = run(harness.SMOLLM2, "96M")
+checks.check(text == run(harness.SMOLLM2, "96M", "--speculate", "off")[0] and auto["measured"]["drafted_tokens"] > 0,
+             "and without being asked: the first are made on trust")
 compare("SmolLM2, drawn with a seed", harness.SMOLLM2, "96M", "--temp", "0.7", "--seed", "7", "-t", "1")
 compare("SmolLM2, more than 512 cells", harness.SMOLLM2, "96M", prompt=LONG, n=24)
 compare("SmolLM2, a cache of q8_0", harness.SMOLLM2, "104M", "-ctk", "q8_0", "-ctv", "q8_0", n=24)

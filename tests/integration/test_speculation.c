@@ -146,6 +146,39 @@ static void test_trials_by_cost(void **state) {
     }
 }
 
+/* One pass that stands still for a second decides nothing, whichever it is. */
+static void test_one_that_stood_still(void **state) {
+    (void)state;
+    for (uint32_t stall = 0; stall < 40; stall++) {
+        bt_speculation s = {0};
+        bt_speculation_note_step(&s, 1000);
+        for (uint32_t i = 0; i < 40; i++) {
+            uint64_t ns = i == stall ? 1000 * 1000 : 1000;
+            if (i % 8 == 7) {
+                bt_speculation_note_step(&s, ns);
+                continue;
+            }
+            assert_true(bt_speculation_pays(&s));
+            bt_speculation_note_draft(&s, 6, 3, 3 * ns);
+        }
+        assert_in_range(s.step.ns, 990, 1000);
+        assert_in_range(s.draft.ns, 2900, 3000);
+    }
+}
+
+/* But what lasts is seen: of drafts that take longer than what they bring, from the second on. */
+static void test_what_lasts(void **state) {
+    (void)state;
+    bt_speculation s = {0};
+    uint32_t n_taken = 0;
+    bt_speculation_note_step(&s, 1000);
+    for (uint32_t i = 0; i < 8; i++)
+        bt_speculation_note_draft(&s, 6, 3, 3000);
+    for (; bt_speculation_pays(&s); n_taken++)
+        bt_speculation_note_draft(&s, 6, 3, 9000);
+    assert_in_range(n_taken, 2, 4);
+}
+
 /* Drafts without an end: the step is measured all the same. */
 static void test_steps_between(void **state) {
     (void)state;
@@ -197,7 +230,8 @@ static void test_against_off(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trials_by_cost), cmocka_unit_test(test_steps_between),
+        cmocka_unit_test(test_trials_by_cost), cmocka_unit_test(test_one_that_stood_still),
+        cmocka_unit_test(test_what_lasts),     cmocka_unit_test(test_steps_between),
         cmocka_unit_test(test_two_kinds),      cmocka_unit_test(test_against_off),
         cmocka_unit_test(test_what_followed),  cmocka_unit_test(test_nothing_followed),
         cmocka_unit_test(test_full),           cmocka_unit_test(test_brute_force),
