@@ -30,4 +30,4 @@ ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
     --output-on-failure --no-tests=error
 
 stage "tests of the release build"
-ctest --test-dir build/release -L check --parallel "${JOBS:-$(nproc)}" --output-on-failure --no-tests=error
+sh tools/run-tests.sh build/release
