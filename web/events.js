@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What has happened, each in a sentence with its numbers.
 
-import { ago, announce, bytes, byId, clock, duration, el, listed, setText, show, sum } from "./dom.js";
+import { ago, announce, bytes, byId, clock, count, duration, el, listed, setText, show, sum } from "./dom.js";
 
 const KEPT = 200;
 const SHOWN = 8;
@@ -55,6 +55,10 @@ function decisionWords(data) {
   if (data.decision === "shed") {
     const why = `other programs need ${memoryOf(data.pool)}, ${bytes(data.over_bytes)} too much is held, and ${bytes(data.free_bytes)} are free`;
     return data.victims.length > 0 ? `${listed(data.victims)} ${data.victims.length > 1 ? "go" : "goes"}: ${why}.` : `No model may go, and ${why}.`;
+  }
+  if (data.decision === "growth") {
+    const until = data.left_tokens === null ? "" : ` At this pace it is full after ${count(data.left_tokens)} more.`;
+    return `${data.model} holds ${bytes(data.grown_bytes)} more of ${memoryOf(data.pool)} than ${count(data.tokens)} tokens ago, and grows with each.${until}`;
   }
   if (data.decision === "resume") return `${data.model} goes on: nobody waits for its memory any more.`;
   return `${data.decision}: ${data.model}`;

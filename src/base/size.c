@@ -7,6 +7,7 @@
  * beyond T, and anything a person might have meant. */
 #include "base/size.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,10 +93,6 @@ static const unit units[] = {
     {"tb", UINT64_C(1000000000000)},
 };
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 /* tolower() asks the locale, where I may not be i. */
 static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -128,7 +125,7 @@ bt_status bt_size_parse(const char *text, const char *what, uint64_t *ret_bytes,
     const char *p = text;
     uint64_t whole = 0;
     bool fits = true;
-    while (is_digit(*p)) {
+    while (bt_is_digit(*p)) {
         fits = fits && bt_mul_u64(whole, 10, &whole) && bt_add_u64(whole, (uint64_t)(*p - '0'), &whole);
         p++;
     }
@@ -137,7 +134,7 @@ bt_status bt_size_parse(const char *text, const char *what, uint64_t *ret_bytes,
     size_t n_fraction = 0;
     if (*p == '.') {
         fraction = ++p;
-        while (is_digit(*p)) {
+        while (bt_is_digit(*p)) {
             p++;
         }
         n_fraction = (size_t)(p - fraction);

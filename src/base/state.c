@@ -171,24 +171,12 @@ bt_status bt_state_read(int dir, const char *name, bt_text *text, bt_error *err)
     return BT_OK;
 }
 
-static int write_all(int fd, const char *data, size_t bytes) {
-    if (bt_fault_hit()) return -EIO;
-    while (bytes > 0) {
-        ssize_t n = write(fd, data, bytes);
-        if (n < 0 && errno != EINTR) return -errno;
-        if (n < 0) continue;
-        data += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 bt_status bt_state_write(int dir, const char *name, const char *data, size_t bytes, bt_error *err) {
     char aside[128];
     (void)snprintf(aside, sizeof aside, ".%.64s.%ld", name, (long)getpid());
     (void)unlinkat(dir, aside, 0); /* of a former process of our number that was killed */
     int fd = open_file(dir, aside, O_WRONLY | O_CREAT | O_EXCL);
-    int rc = fd < 0 ? fd : write_all(fd, data, bytes);
+    int rc = fd < 0 ? fd : bt_os_write(fd, data, bytes);
     if (fd >= 0) {
         int closed = bt_os_close(fd);
         if (rc == 0) rc = closed;

@@ -35,6 +35,10 @@ bool bt_utf8_is_control(const char *s, size_t length);
 /* The longest prefix of the first n bytes that does not end inside a character. */
 size_t bt_utf8_fit(const char *s, size_t n);
 
+/* A decimal one, whatever the locale. */
+static inline bool bt_is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 /* One of n names. */
 bool bt_is_among(const char *text, const char *const *names, size_t n);
 /* Something, and behind it end. */

@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "model/types.h"
 #include "plan/costs.h"
 #include "plan/price.h"
@@ -53,15 +54,11 @@ static void add(bt_bench_list *list, int64_t value) {
     if (value >= 0 && value < list->least_from_zero) list->least_from_zero = value;
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 /* Digits up to what std::stoi takes; the text moves behind them. */
 static bool take_number(const char **text, int64_t *ret) {
     int64_t number = 0;
-    if (!is_digit(**text)) return false;
-    for (; is_digit(**text); (*text)++) {
+    if (!bt_is_digit(**text)) return false;
+    for (; bt_is_digit(**text); (*text)++) {
         number = number * 10 + (**text - '0');
         if (number > INT32_MAX) return false;
     }

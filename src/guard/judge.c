@@ -262,6 +262,7 @@ void bt_judge_look(bt_judge *judge, const bt_machine *machine) {
     bt_known held = judge->settings.host_bytes;
     look_at_devices(judge, machine);
     judge->host_free_bytes = (bt_known){host.bytes != UINT64_MAX && host.state == BT_READING_REPORTED, host.bytes};
+    judge->host_total_bytes = (bt_known){machine->pools[0].state == BT_READING_REPORTED, machine->pools[0].total_bytes};
     if (held.known && (!judge->host_free_bytes.known || held.value < judge->host_free_bytes.value))
         judge->host_free_bytes = held;
 }
@@ -296,6 +297,7 @@ bt_guard_ask bt_judge_ask(const bt_judge *judge, bt_arena *arena) {
                      .min_gpu_fraction = settings->min_gpu_fraction,
                      .degrade = settings->degrade,
                      .host_free_bytes = judge->host_free_bytes,
+                     .host_total_bytes = judge->host_total_bytes,
                      .host_is_budget = settings->host_bytes.known,
                      .fit_target = settings->target_bytes.known || settings->n_devices > 0},
     };

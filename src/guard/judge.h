@@ -65,7 +65,7 @@ typedef struct bt_judge {
     bt_guard_device devices[BT_POOL_MAX];
     uint32_t n_devices;
     uint32_t n_seen; /* of these, those that the machine shows: their memory is read and can change */
-    bt_known host_free_bytes;
+    bt_known host_free_bytes, host_total_bytes;
     bt_arena *arena, *last; /* of the command; of the last decision */
 } bt_judge;
 

@@ -488,7 +488,10 @@ bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_err
     ret->budget_bytes = (bt_known){s.n > 0, s.budget_all};
     ret->free_bytes = (bt_known){s.n > 0, s.free_all};
     ret->n_notes = bt_guard_notes(prices, &ret->notes);
-    return decide(&s, ret, err);
+    BT_TRY(decide(&s, ret, err));
+    bt_known host = ask->settings.host_total_bytes;
+    ret->pins_much = host.known && ret->kind != BT_GUARD_REFUSED && ret->price_after.pinned_bytes > host.value / 2;
+    return BT_OK;
 }
 
 /* ---- into the argv ---- */

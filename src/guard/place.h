@@ -13,8 +13,9 @@ typedef struct bt_guard_settings {
     double min_gpu_fraction;  /* 0: the default; below 0: no floor */
     bool degrade;             /* no floor, this once */
     bt_known host_free_bytes; /* what the host has for it; unknown: the host decides nothing */
-    bool host_is_budget;      /* that is a budget (--ram-budget), not a reading */
-    bool fit_target;          /* where nothing is pinned, hand a target to the program's own fitting */
+    bt_known host_total_bytes;
+    bool host_is_budget; /* host_free_bytes is a budget (--ram-budget), not a reading */
+    bool fit_target;     /* where nothing is pinned, hand a target to the program's own fitting */
 } bt_guard_settings;
 
 typedef struct bt_guard_ask {
@@ -53,6 +54,7 @@ typedef struct bt_guard_decision {
     uint32_t n_changes;
     uint64_t fit_target_mib[BT_POOL_MAX]; /* PASSED: for --fit-target, of each device in use; 0 in number: none */
     uint32_t n_fit_targets;
+    bool pins_much;           /* over half of the host's memory by a device's driver */
     const char *const *notes; /* sentences on the price */
     uint32_t n_notes;
 } bt_guard_decision;

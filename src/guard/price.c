@@ -326,6 +326,11 @@ static bool is_mapped(const bt_effective *e) {
     return e->load_mode.value == BT_LOAD_AUTO || e->load_mode.value == BT_LOAD_MMAP;
 }
 
+/* Also where the pages are then locked. */
+static bool reads_mapped(const bt_effective *e) {
+    return is_mapped(e) || e->load_mode.value == BT_LOAD_MMAP_MLOCK;
+}
+
 /* ---- what was seen ---- */
 
 uint64_t bt_guard_loading_bytes(const bt_guard_prices *prices, const bt_guard_price *price) {
@@ -375,7 +380,9 @@ bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_pri
     if (!*ret_reason) *ret_reason = model_start(p, &p->main, ask->facts, e->cache_k.value, e->cache_v.value);
     if (*ret_reason) return BT_OK;
     p->mapped = is_mapped(e);
-    p->repacks = e->repack.value != 0 && (!has_pinned_memory(p) || e->no_host.value != 0);
+    p->pins = has_pinned_memory(p);
+    p->pins_weights = p->pins && e->no_host.value == 0 && !reads_mapped(e);
+    p->repacks = e->repack.value != 0 && (!p->pins || e->no_host.value != 0);
     p->has_mtp = (e->drafters & (1u << BT_DRAFTER_MTP)) != 0 && ask->facts->n_block_all > ask->facts->n_block;
     p->main.n_devices = p->n_devices;
     for (uint32_t i = 0; i < p->n_devices; i++)

@@ -321,6 +321,19 @@ static uint64_t total(const bt_guard_pool_price *pool) {
     return sum_of;
 }
 
+/* In host buffers of the first device: the host's graphs and rows of logits, and weights that are not mapped
+ * (llama_context::sched_reserve, output_reserve; make_cpu_buft_list). */
+static uint64_t pinned_bytes(const bt_guard_prices *p, const bt_guard_pool_price *host) {
+    static const bt_guard_line buffers[] = {BT_GUARD_COMPUTE, BT_GUARD_DRAFT_COMPUTE, BT_GUARD_OUTPUT};
+    static const bt_guard_line weights[] = {BT_GUARD_WEIGHTS, BT_GUARD_DRAFT_WEIGHTS};
+    uint64_t bytes = 0;
+    for (size_t i = 0; p->pins && i < sizeof buffers / sizeof *buffers; i++)
+        add(&bytes, host->bytes[buffers[i]]);
+    for (size_t i = 0; p->pins_weights && i < sizeof weights / sizeof *weights; i++)
+        add(&bytes, host->bytes[weights[i]]);
+    return bytes;
+}
+
 void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *placement, bt_guard_price *ret) {
     static const lines of_model = {BT_GUARD_WEIGHTS, BT_GUARD_KV, BT_GUARD_COMPUTE};
     static const lines of_draft = {BT_GUARD_DRAFT_WEIGHTS, BT_GUARD_DRAFT_KV, BT_GUARD_DRAFT_COMPUTE};
@@ -359,4 +372,5 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
     }
     ret->host.total_bytes = total(&ret->host);
     ret->host_firm_bytes = bt_sat_sub_u64(ret->host.total_bytes, ret->host.bytes[BT_GUARD_MAPPED]);
+    ret->pinned_bytes = pinned_bytes(prices, &ret->host);
 }

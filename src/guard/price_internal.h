@@ -43,7 +43,7 @@ struct bt_guard_prices {
     uint64_t mtp_kv_cell_bytes;
     uint32_t mmproj_device; /* position, or BT_NO_DEVICE: the host */
     uint64_t mmproj_weights, mmproj_encode;
-    bool mapped, repacks;
+    bool mapped, repacks, pins, pins_weights;                /* by a device's driver: buffers; weights, too */
     uint64_t learned_host_bytes, learned_bytes[BT_POOL_MAX]; /* BT_GUARD_LEARNED, wherever the blocks are */
     const char *notes[BT_GUARD_NOTE_MAX];
     uint32_t n_notes;

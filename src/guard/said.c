@@ -44,6 +44,11 @@ void bt_guard_said_text(const bt_guard_decision *decision, const bt_rewrite *rew
     bt_text_addf(out, "burthen: %s: ", bt_guard_kind_name(decision->kind));
     bt_text_add_escaped(out, decision->reason, strnlen(decision->reason, sizeof decision->reason));
     bt_text_add(out, "\n");
+    if (decision->pins_much)
+        bt_text_addf(out,
+                     "burthen: note: a device's driver is to pin %s, over half of this machine's memory, and may fail: "
+                     "--no-host leaves the weights in the system's own\n",
+                     BT_SIZE(decision->price_after.pinned_bytes));
     for (uint32_t i = 0; i < decision->n_notes; i++) {
         bt_text_add(out, "burthen: note: ");
         bt_text_add_escaped(out, decision->notes[i], strlen(decision->notes[i]));
@@ -67,6 +72,7 @@ void bt_guard_ledger_text(const bt_guard_decision *decision, bt_text *out) {
     for (uint32_t i = 0; i < price->n_devices; i++)
         add_pool(out, &price->devices[i]);
     add_pool(out, &price->host);
+    if (price->pinned_bytes > 0) bt_text_addf(out, "  %-28s %12s\n", "of it pinned", BT_SIZE(price->pinned_bytes));
     if (decision->n_changes == 0) return;
     bt_text_add(out, "What would fit (one of)\n");
     for (uint32_t i = 0; i < decision->n_changes; i++) {
@@ -102,6 +108,7 @@ static void put_plan(bt_json_out *out, json_t *root, const bt_guard_decision *d)
     bt_json_put_known(out, plan, "free_bytes", d->free_bytes);
     bt_json_put_u64(out, plan, "need_bytes_before", d->price_before.device_bytes);
     bt_json_put_u64(out, plan, "need_bytes", d->price_after.device_bytes);
+    bt_json_put_u64(out, plan, "pinned_bytes", d->price_after.pinned_bytes);
     bt_json_put_u64(out, plan, "ctx", d->after.n_ctx);
     bt_json_put_u64(out, plan, "gpu_layers", d->after.n_gpu_layers);
     bt_json_put_u64(out, plan, "n_cpu_moe", d->after.n_cpu_moe);

@@ -157,6 +157,8 @@ bt_status bt_gpu_probe(const char *root, const char *nvml_library, bool with_use
     ret_gpus->n_left_out = 0;
     if (!nvml_library && root[0] == '\0') nvml_library = BT_NVML_LIBRARY;
     if (nvml_library) bt_nvml_probe(nvml_library, with_users, ret_gpus, &nvml);
+    for (uint32_t i = 0; i < ret_gpus->n_devices; i++) /* one memory for both, of which NVML says nothing */
+        if (ret_gpus->devices[i].shares_host) bt_drm_share_host(root, scratch, &ret_gpus->devices[i]);
     bt_drm_cards_probe(root, scratch, ret_gpus);
     if (nvml.state == BT_READING_FAILED) add_failed_nvml(root, scratch, &nvml, ret_gpus);
     bt_status status = with_users ? bt_drm_users_probe(root, scratch, ret_gpus, err) : BT_OK;

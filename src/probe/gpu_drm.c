@@ -139,8 +139,7 @@ static void share_host(bt_gpu *gpu) {
     gpu->shares_host = true;
 }
 
-/* All of its memory is the host's. */
-static void read_sharing(const char *root, bt_proc_text *text, bt_gpu *gpu) {
+void bt_drm_share_host(const char *root, bt_proc_text *text, bt_gpu *gpu) {
     host_memory host = read_host(root, text);
     share_host(gpu);
     (void)snprintf(gpu->source, sizeof gpu->source, "meminfo");
@@ -148,6 +147,7 @@ static void read_sharing(const char *root, bt_proc_text *text, bt_gpu *gpu) {
         bt_gpu_fail(gpu, "it shares the host's memory, which is not known");
         return;
     }
+    gpu->reason[0] = '\0';
     bt_gpu_read(gpu, host.free_bytes, host.total_bytes);
 }
 
@@ -238,7 +238,7 @@ static void read_amdgpu(const char *root, bt_proc_text *text, const char *card, 
 static void read_intel(const char *root, bt_proc_text *text, const char *card, bt_gpu *gpu) {
     (void)card;
     if (strcmp(gpu->pci, INTEL_INTEGRATED) == 0) {
-        read_sharing(root, text, gpu);
+        bt_drm_share_host(root, text, gpu);
     } else {
         bt_gpu_fail(gpu, "%s does not say how much of the card's memory is free", gpu->driver);
     }
@@ -246,7 +246,7 @@ static void read_intel(const char *root, bt_proc_text *text, const char *card, b
 
 static void read_soc(const char *root, bt_proc_text *text, const char *card, bt_gpu *gpu) {
     (void)card;
-    read_sharing(root, text, gpu);
+    bt_drm_share_host(root, text, gpu);
 }
 
 static void read_silent(const char *root, bt_proc_text *text, const char *card, bt_gpu *gpu) {

@@ -8,6 +8,9 @@
 /* Add the cards below root that models can be computed on, as card0, card1 ... */
 void bt_drm_cards_probe(const char *root, bt_proc_text *scratch, bt_gpus *gpus);
 
+/* All of its memory is the host's: what the system has, and what of it could be had. */
+void bt_drm_share_host(const char *root, bt_proc_text *scratch, bt_gpu *gpu);
+
 /* The lowest PCI id of an NVIDIA graphics device that no other driver than NVIDIA's holds and that is not in the list.
  */
 bool bt_drm_find_nvidia(const char *root, bt_proc_text *scratch, bt_gpus *gpus, char ret_pci[24]);

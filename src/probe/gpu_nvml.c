@@ -88,6 +88,11 @@ static const char *status_name(nvml_status status) {
     }
 }
 
+/* Boards on which processor and graphics have one memory. NVML has no call that says so; of their memory it says that
+ * this is not supported (NVIDIA's guide to DGX Spark, "Memory-Usage: Not Supported"), and so it does of a card whose
+ * driver is broken, which must not be taken for the host's memory. So they are told by name. */
+static const char *const unified_boards[] = {"GB10", "Jetson", "Orin", "Thor", "Xavier", "Tegra"};
+
 #define NOT_AVAILABLE UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE of an unsigned long long */
 #define TEXT_BYTES    96u        /* NVML_DEVICE_NAME_V2_BUFFER_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE */
 
@@ -178,7 +183,15 @@ static bool is_older(nvml_status status) {
            status == NVML_ERROR_NOT_SUPPORTED;
 }
 
+static bool is_unified(const bt_gpu *gpu, nvml_status status) {
+    if (status != NVML_ERROR_NOT_SUPPORTED) return false;
+    for (size_t i = 0; i < sizeof unified_boards / sizeof *unified_boards; i++)
+        if (strstr(gpu->device, unified_boards[i])) return true;
+    return false;
+}
+
 static void read_memory(const api *a, nvml_handle handle, bt_gpu *gpu) {
+    nvml_status last = NVML_ERROR_FUNCTION_NOT_FOUND;
     char reason[sizeof gpu->reason] = "the library has no call for memory";
     if (a->memory_v2) {
         nvml_memory_v2 memory = {.version = MEMORY_V2_VERSION};
@@ -188,6 +201,7 @@ static void read_memory(const api *a, nvml_handle handle, bt_gpu *gpu) {
             gpu->used_bytes = known(memory.used);
             return;
         }
+        last = status;
         describe(a, "nvmlDeviceGetMemoryInfo_v2", status, reason, sizeof reason);
         if (!is_older(status) || !a->memory) {
             bt_gpu_fail(gpu, "%s", reason);
@@ -202,9 +216,11 @@ static void read_memory(const api *a, nvml_handle handle, bt_gpu *gpu) {
             gpu->used_bytes = known(memory.used);
             return;
         }
+        last = status;
         describe(a, "nvmlDeviceGetMemoryInfo", status, reason, sizeof reason);
     }
     bt_gpu_fail(gpu, "%s", reason);
+    gpu->shares_host = is_unified(gpu, last); /* gpu.c knows the host's */
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,8 @@
  * A line is read in place: pieces point into it, nothing is copied, and there is no memory that could be refused. */
 #include "router/exposition.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 #define NO_CHARACTER "\xEF\xBF\xBD" /* U+FFFD */
@@ -48,13 +50,9 @@ static uint32_t take_blanks(bt_piece *rest) {
     return n;
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 static bool is_name_byte(char c, bool first, bool colon) {
     bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-    return letter || (colon && c == ':') || (!first && is_digit(c));
+    return letter || (colon && c == ':') || (!first && bt_is_digit(c));
 }
 
 /* Empty: there is none. colon: of a metric, not of a label. */
@@ -75,7 +73,7 @@ static bt_piece take_word(bt_piece *rest) {
 
 static uint32_t take_digits(bt_piece *rest) {
     uint32_t n = 0;
-    while (n < rest->n_bytes && is_digit(rest->at[n]))
+    while (n < rest->n_bytes && bt_is_digit(rest->at[n]))
         n++;
     (void)take(rest, n);
     return n;

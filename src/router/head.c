@@ -10,6 +10,7 @@
 #include "router/head.h"
 
 #include "base/heap.h"
+#include "base/text.h"
 
 #include <string.h>
 #include <strings.h>
@@ -65,14 +66,10 @@ void bt_head_done(bt_head *head) {
     head->headers = NULL;
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 static bt_head_got status_line(bt_head *head, const char *line, size_t n) {
-    bool good = n >= 12 && memcmp(line, "HTTP/1.", 7) == 0 && is_digit(line[7]) && line[8] == ' ';
+    bool good = n >= 12 && memcmp(line, "HTTP/1.", 7) == 0 && bt_is_digit(line[7]) && line[8] == ' ';
     for (size_t i = 9; good && i < 12; i++)
-        good = is_digit(line[i]);
+        good = bt_is_digit(line[i]);
     if (!good || (n > 12 && line[12] != ' ')) return BT_HEAD_BAD;
     head->status = (uint32_t)((line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0'));
     bt_text_done(&head->lines);
@@ -128,7 +125,7 @@ static bool length_of(const char *value, uint64_t *ret) {
     uint64_t sum = 0;
     if (!*value) return false;
     for (const char *p = value; *p; p++) {
-        if (!is_digit(*p) || sum > (UINT64_MAX - 9) / 10) return false;
+        if (!bt_is_digit(*p) || sum > (UINT64_MAX - 9) / 10) return false;
         sum = sum * 10 + (uint64_t)(*p - '0');
     }
     *ret = sum;

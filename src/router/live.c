@@ -3,8 +3,9 @@
  * live.c: after each sample: what others leave of each pool, and who goes for it.
  *
  *     sample -> ceiling (ceiling.c) of each device, of all devices together, of the host -> watchdog (watchdog.c)
+ *            -> trend (trend.c) of each model on each device
  *
- * Both are pure; here they are given what is known, and what they say is done. Nothing is asked of the system here, and
+ * All are pure; here they are given what is known, and what they say is done. Nothing is asked of the system here, and
  * nothing happens while a request is answered: admission reads what the last sample came to.
  *
  * Ours on a device is what its driver says of a child's processes, or what attribution.c made of it. Ours on the host
@@ -234,6 +235,20 @@ static void guard_pool(bt_models *models, const bt_pools *pools, uint32_t pool) 
     if (live->step.kind == BT_WATCHDOG_SHED) shed(models, pools->items[pool].name);
 }
 
+/* ---- who grows ---- */
+
+static void look_at_trends(bt_models *models, bt_model *model, const bt_pools *pools) {
+    if (model->state == BT_MODEL_STARTING) memset(model->trends, 0, sizeof model->trends);
+    if (model->state != BT_MODEL_READY) return;
+    for (uint32_t i = 1; i < pools->n; i++) {
+        const bt_trend_sample sample = {.n_tokens =
+                                            bt_sat_add_u64(model->counts.prompt_tokens, model->counts.output_tokens),
+                                        .held_bytes = model->measured_bytes[i],
+                                        .free_bytes = pools->items[i].available_bytes};
+        if (bt_trend_look(&model->trends[i], &sample)) bt_live_tell_trend(models, model, i);
+    }
+}
+
 void bt_models_watch(bt_models *models) {
     const bt_pools *pools = bt_sampler_pools(models->ask.sampler);
     if (models->closing) return;
@@ -244,5 +259,7 @@ void bt_models_watch(bt_models *models) {
     if (pools->n > 1) look_at_devices(models, pools);
     for (uint32_t i = 0; i < pools->n; i++)
         guard_pool(models, pools, i);
+    for (uint32_t i = 0; i < models->n; i++)
+        look_at_trends(models, models->items[i], pools);
     bt_live_tell_sample(models);
 }

@@ -6,6 +6,7 @@
  *                          so much; its trust has changed. At most every 10 s a pool; what stands then is said later. A
  *                          reading that trembles at the floor is not said
  *     decision "shed"      who goes, or with nobody in it that nobody may
+ *     decision "growth"    what a model holds of a device grows with what it serves (trend.c)
  *     memory               each sample: passed on, not kept (events.c) */
 #include "router/live.h"
 
@@ -13,6 +14,8 @@
 #include "guard/memo.h"
 #include "router/json_text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TELL_MS         10000u
@@ -117,6 +120,29 @@ void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_s
     bt_text_add(&json, "]}");
     add_event(models, &json);
     say_shed(models, pools->items[pool].name, step, held);
+}
+
+/* ---- trends ---- */
+
+void bt_live_tell_trend(bt_models *models, const bt_model *model, uint32_t pool) {
+    const bt_trend *t = &model->trends[pool];
+    const char *name = bt_sampler_pools(models->ask.sampler)->items[pool].name;
+    char until[80] = "";
+    if (t->left_tokens.known)
+        (void)snprintf(until, sizeof until, "; at this pace it is full after %" PRIu64 " more", t->left_tokens.value);
+    bt_models_tell(models, BT_LOG_WARN, "%s: holds %s more of %s than %" PRIu64 " tokens ago, and grows with each%s",
+                   model->id, BT_SIZE(t->grown_bytes), name, t->n_tokens, until);
+    bt_text json;
+    bt_text_init(&json, EVENT_MAX_BYTES);
+    bt_text_add(&json, "{");
+    bt_json_text_or_null(&json, "decision", "growth");
+    bt_json_text_or_null(&json, "model", model->id);
+    put_numbers(&json, models, pool);
+    bt_json_text_u64(&json, "grown_bytes", t->grown_bytes);
+    bt_json_text_u64(&json, "tokens", t->n_tokens);
+    bt_json_text_known(&json, "left_tokens", t->left_tokens);
+    bt_text_add(&json, "}");
+    add_event(models, &json);
 }
 
 /* ---- each sample ---- */

@@ -10,6 +10,7 @@
 #include "router/need.h"
 #include "router/policy.h"
 #include "router/server.h"
+#include "router/trend.h"
 
 typedef struct bt_models bt_models;
 typedef struct bt_model bt_model;
@@ -84,6 +85,7 @@ struct bt_model {
     bt_known free_last[BT_POOL_MAX];  /* of devices, at the last look */
     bt_known free_after[BT_POOL_MAX]; /* what they have when its bytes are back; unknown: nobody said what it held */
     uint64_t release_until_ms;        /* its process has gone: no longer than this it is waited for them */
+    bt_trend trends[BT_POOL_MAX];     /* of devices */
     bool changed;                     /* the guard did not start it as it is typed */
     bool port_lost;                   /* at the last start: once more is tried */
     uint32_t cut_percent;             /* of devices: after a start that found no memory there; 0: none */

@@ -143,6 +143,7 @@ bt_known bt_models_limit(const bt_models *models, uint32_t pool);
 /* live_tell.c: what came of it, for listeners and the log */
 void bt_live_tell_ceiling(bt_models *models, uint32_t pool);
 void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_step *step, bt_model *const *held);
+void bt_live_tell_trend(bt_models *models, const bt_model *model, uint32_t pool);
 void bt_live_tell_sample(bt_models *models);
 /* decide_tell.c: what was decided, with its numbers, for listeners and refusals */
 void bt_models_tell_step(bt_models *models, const bt_policy_step *step);

@@ -17,6 +17,7 @@
  * Bound: one block for the reader. Counts that are negative, fractions, or over COUNT_MAX are not believed. */
 #include "router/usage.h"
 #include "base/heap.h"
+#include "base/text.h"
 #include "router/members.h"
 
 #include <limits.h>
@@ -78,15 +79,11 @@ struct bt_usage_reader {
 };
 _Static_assert(sizeof(struct bt_usage_reader) <= BT_USAGE_READER_BYTES, "as usage.h says");
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 /* Of digits alone. */
 static bt_known count_of(const char *text) {
     uint64_t value = 0;
     const char *c = text;
-    for (; is_digit(*c) && value <= COUNT_MAX; c++)
+    for (; bt_is_digit(*c) && value <= COUNT_MAX; c++)
         value = value * 10 + (uint64_t)(*c - '0');
     bool good = c > text && *c == '\0' && value <= COUNT_MAX;
     return (bt_known){good, good ? value : 0};
@@ -98,7 +95,7 @@ static double digits_of(const char **text, int *power) {
     int n_kept = 0;
     bool point = false;
     const char *c = *text;
-    for (; is_digit(*c) || (*c == '.' && !point); c++) {
+    for (; bt_is_digit(*c) || (*c == '.' && !point); c++) {
         if (*c == '.') {
             point = true;
         } else if (n_kept < DIGITS_MAX) {
@@ -121,9 +118,9 @@ static double rate_of(const char *text) {
         text++;
         bool down = *text == '-';
         if (*text == '-' || *text == '+') text++;
-        if (!is_digit(*text)) return 0;
+        if (!bt_is_digit(*text)) return 0;
         int exponent = 0;
-        for (; is_digit(*text) && exponent < INT_MAX / 20; text++)
+        for (; bt_is_digit(*text) && exponent < INT_MAX / 20; text++)
             exponent = exponent * 10 + (*text - '0');
         power += down ? -exponent : exponent;
     }

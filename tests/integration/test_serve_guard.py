@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """When others take memory: the router's live ceiling and its watchdog. Cards are a stand-in (cards.py);
-the host's memory is really taken, by another process in a group that it shares with the router. User cases 39, 44, 54."""
+the host's memory is really taken, by another process in a group that it shares with the router. User cases 39, 44, 47, 54."""
 
 import concurrent.futures
 import pathlib
@@ -163,6 +163,33 @@ def try_unseen(cards):
         checks.check([one["victims"] for one in shed(serve)] == [["a"]], f"{shed(serve)}")
 
 
+def try_growth(cards):
+    """User case 47: a server whose driver keeps more with each token. It is said, with when the card is full."""
+    cards.shows((24576, 20000, {}))
+    with cards.serve({"a": takes("", CUDA0="10G")}, more=GUARD) as serve:
+        serve.chat("a", "x", 1)
+        pid, held = serve.children()["a"], 4000
+        asked = stubs.Asked(serve, "a", "x", hold=True)  # a look each second
+        checks.check(serve.wait_for(lambda: stubs.row_of(serve, "a")["running"] == 1), "a is busy")
+
+        def grown():
+            nonlocal held
+            held += 16
+            cards.shows((24576, 20000 - held, {pid: held}))
+            serve.chat("a", "x", 300)
+            return [one for one in serve.happened("decision") if one["decision"] == "growth"]
+
+        checks.check(serve.wait_for(grown), f"it is said: {serve.log()[-800:]}")
+        said = grown()
+        one = said[0] if said else {}
+        checks.check(one.get("model") == "a" and one.get("pool") == "CUDA0" and one.get("tokens", 0) >= 8 * 256, f"{one}")
+        checks.check(one.get("grown_bytes", 0) >= 8 * 16 * MIB and one.get("left_tokens", 0) > 0, f"{one}")
+        checks.check("a: holds " in serve.log() and "at this pace it is full after" in serve.log(), serve.log()[-800:])
+        stubs.go(serve, "a")
+        asked.join()
+        checks.check(asked.status == 200 and serve.states().get("a") == "ready", f"nothing is stopped for it: {asked} {serve.states()}")
+
+
 HOG = "import mmap, os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\nheld = []\n" \
       "for line in sys.stdin:\n    m = mmap.mmap(-1, int(line) << 20)\n    for at in range(0, len(m), 4096):\n        m[at] = 1\n" \
       "    held.append(m)\n    print('taken', flush=True)\n"
@@ -233,8 +260,8 @@ def run(one):
 
 
 def main():
-    with concurrent.futures.ThreadPoolExecutor(5) as threads:
-        for one in [threads.submit(run, one) for one in (try_blip, try_host, try_game, try_lost, try_unseen)]:
+    with concurrent.futures.ThreadPoolExecutor(6) as threads:
+        for one in [threads.submit(run, one) for one in (try_blip, try_host, try_game, try_lost, try_unseen, try_growth)]:
             one.result()
     checks.end()
 

@@ -69,6 +69,32 @@ static void cards_stand_behind_nvml(void **state) {
         assert_string_equal(gpus->devices[i].name, names[i]);
 }
 
+/* User case 41: a board with one memory, of which NVML says that it is not supported to ask. */
+static void case_41_one_memory(void **state) {
+    (void)state;
+    fake->n_devices = 1;
+    fake->devices[0].memory_status = fake->devices[0].memory_v2_status = 3;
+    (void)snprintf(fake->devices[0].name, sizeof fake->devices[0].name, "NVIDIA GB10");
+    probe(NONE, BT_FAKE_NVML_TODAY, 1);
+    const bt_gpu *gpu = &gpus->devices[0];
+    assert_string_equal(gpu->name, "CUDA0");
+    assert_int_equal(gpu->kind, BT_POOL_IGPU);
+    assert_true(gpu->shares_host);
+    assert_string_equal(gpu->source, "meminfo");
+    kit_expect_reported(gpu, UINT64_C(9120512) * 1024,
+                        UINT64_C(16303420) * 1024); /* MemAvailable, not MemFree: the cache can be had */
+    /* a card, or another reason, is no such board: what cannot be read is failed */
+    fake->devices[0].memory_status = fake->devices[0].memory_v2_status = 15;
+    probe(NONE, BT_FAKE_NVML_TODAY, 1);
+    assert_int_equal(gpus->devices[0].state, BT_READING_FAILED);
+    assert_false(gpus->devices[0].shares_host);
+    fake->devices[0].memory_status = fake->devices[0].memory_v2_status = 3;
+    (void)snprintf(fake->devices[0].name, sizeof fake->devices[0].name, "NVIDIA GeForce RTX 3060");
+    probe(NONE, BT_FAKE_NVML_TODAY, 1);
+    assert_int_equal(gpus->devices[0].state, BT_READING_FAILED);
+    assert_false(gpus->devices[0].shares_host);
+}
+
 static void a_failing_nvml_is_a_failed_device(void **state) {
     (void)state;
     static const char driver[] = "nvmlInit_v2: NVML_ERROR_DRIVER_NOT_LOADED (9), fake words ? of 9";
@@ -190,7 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(one_id_is_one_device),           TEST(cards_stand_behind_nvml), TEST(a_failing_nvml_is_a_failed_device),
         TEST(a_recorded_tree_has_no_library), TEST(users_only_when_asked),   TEST(devices_become_pools),
-        TEST(this_machine_is_looked_at),
+        TEST(this_machine_is_looked_at),      TEST(case_41_one_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

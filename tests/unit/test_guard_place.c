@@ -521,6 +521,25 @@ static void host_is_a_pool(void **state) {
           "-m x.gguf -ngl 99 -c 28672 -ctk q8_0 -ctv q8_0 -np 1 -nkvo -cram 0");
 }
 
+/* User case 29: half of the host's memory is what drivers pin at most. */
+static void case_29_pins_much(void **state) {
+    (void)state;
+    static const char none[] = "llama-server -m x.gguf -ngl 8 -c 4096 -np 1 -cram 0 --load-mode none";
+    decide(none, 24);
+    const uint64_t pinned = g.decision.price_after.pinned_bytes;
+    assert_in_range(pinned, 9000 * KIT_MIB, 10000 * KIT_MIB); /* 25 of 32 blocks, and the table */
+    assert_false(g.decision.pins_much);                       /* of a host that nobody knows */
+    g.ask.settings.host_total_bytes = (bt_known){true, 2 * pinned};
+    decide(none, 24);
+    assert_false(g.decision.pins_much);
+    g.ask.settings.host_total_bytes.value--;
+    decide(none, 24);
+    assert_true(g.decision.pins_much);
+    assert_int_equal(g.decision.kind, BT_GUARD_UNCHANGED);
+    decide("llama-server -m x.gguf -ngl 8 -c 4096 -np 1 -cram 0 --load-mode none --no-host", 24);
+    assert_false(g.decision.pins_much);
+}
+
 /* A device that is part of the host's memory is counted there too. */
 static void host_shared(void **state) {
     (void)state;
@@ -629,6 +648,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(host_caches_of_what_fits_itself, start, stop),
         cmocka_unit_test_setup_teardown(host_checkpoints_are_trimmed, start, stop),
         cmocka_unit_test_setup_teardown(host_is_a_pool, start, stop),
+        cmocka_unit_test_setup_teardown(case_29_pins_much, start, stop),
         cmocka_unit_test_setup_teardown(host_shared, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests, start, stop),
         cmocka_unit_test_setup_teardown(refusal_suggests_both, start, stop),

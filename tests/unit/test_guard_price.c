@@ -241,6 +241,26 @@ static void host_memory(void **state) {
     assert_int_equal(host(BT_GUARD_WEIGHTS), 368 * KIT_MIB);
 }
 
+/* User case 29: what a device's driver pins. */
+static void case_29_pinned(void **state) {
+    (void)state;
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1");
+    const uint64_t buffers = host(BT_GUARD_COMPUTE) + host(BT_GUARD_OUTPUT);
+    assert_true(buffers > 0);
+    assert_int_equal(price.pinned_bytes, buffers);
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none");
+    assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode dio");
+    assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode mmap+mlock"); /* locked, by nobody's driver */
+    assert_int_equal(price.pinned_bytes, buffers);
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none --no-host");
+    assert_int_equal(price.pinned_bytes, buffers);
+    (void)strcpy(g.devices[0].pool.name, "RPC0");
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none");
+    assert_int_equal(price.pinned_bytes, 0);
+}
+
 static void checkpoints(void **state) {
     (void)state;
     for (uint32_t b = 0; b < 32; b++)
@@ -418,6 +438,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(experts, start, stop),
         cmocka_unit_test_setup_teardown(fractions, start, stop),
         cmocka_unit_test_setup_teardown(host_memory, start, stop),
+        cmocka_unit_test_setup_teardown(case_29_pinned, start, stop),
         cmocka_unit_test_setup_teardown(checkpoints, start, stop),
         cmocka_unit_test_setup_teardown(adapters, start, stop),
         cmocka_unit_test_setup_teardown(a_draft, start, stop),

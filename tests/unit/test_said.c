@@ -65,6 +65,12 @@ static void to_a_person(void **state) {
                    "burthen: offloaded: added --n-gpu-layers 20\n"
                    "burthen: offloaded: CUDA0 has 4 GiB free\n"
                    "burthen: note: the draft was priced as a model of its own\n");
+    decision.pins_much = true; /* user case 29 */
+    decision.price_after.pinned_bytes = 15360 * MIB;
+    bt_text_init(&text, 4096);
+    bt_guard_said_text(&decision, &rewrite, &text);
+    assert_non_null(strstr(bt_text_str(&text), "burthen: note: a device's driver is to pin 15.00 GiB, over half"));
+    bt_text_done(&text);
 }
 
 static void its_ledger(void **state) {
@@ -86,6 +92,12 @@ static void its_ledger(void **state) {
     assert_non_null(strstr(bt_text_str(&text), "total                            40.0 MiB\n"
                                                "What would fit (one of)\n"
                                                "  -c 4096             needs     2.93 GiB\n"));
+    bt_text_done(&text);
+    decision.price_after.pinned_bytes = 15 * MIB;
+    bt_text_init(&text, 4096);
+    bt_guard_ledger_text(&decision, &text);
+    assert_non_null(strstr(bt_text_str(&text), "total                            40.0 MiB\n"
+                                               "  of it pinned                     15.0 MiB\n"));
     bt_text_done(&text);
     decision.priced = false;
     bt_text_init(&text, 4096);
@@ -133,6 +145,7 @@ static void to_scripts(void **state) {
     const json_t *plan = json_object_get(root, "plan");
     assert_int_equal(number(plan, "budget_bytes"), 4096 * MIB);
     assert_true(json_is_null(json_object_get(plan, "free_bytes"))); /* not known */
+    assert_int_equal(number(plan, "pinned_bytes"), 0);
     assert_int_equal(number(plan, "need_bytes_before"), 6000 * MIB);
     assert_int_equal(number(plan, "need_bytes"), 3500 * MIB);
     assert_int_equal(number(plan, "ctx"), 8192);
