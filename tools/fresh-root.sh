@@ -35,7 +35,7 @@ mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 
 base=build/roots/$suite.tar
 if [ ! -f "$base" ]; then
     mkdir -p build/roots
-    mmdebstrap --quiet --variant=minbase --include=ca-certificates "$suite" "$base.part" "$mirror"
+    mmdebstrap --quiet --format=tar --variant=minbase --include=ca-certificates "$suite" "$base.part" "$mirror"
     mv "$base.part" "$base"
 fi
 

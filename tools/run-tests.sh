@@ -19,4 +19,4 @@ ctest --test-dir "$BUILD" -L check --parallel "$JOBS" --output-on-failure --no-t
 
 printf '\n== once more, alone, since it failed beside others:\n'
 cut -d: -f2 "$FAILED"
-ctest --test-dir "$BUILD" --rerun-failed --output-on-failure --no-tests=error
+ctest --test-dir "$BUILD" --rerun-failed --parallel 1 --output-on-failure --no-tests=error

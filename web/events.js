@@ -57,7 +57,7 @@ function decisionWords(data) {
     return data.victims.length > 0 ? `${listed(data.victims)} ${data.victims.length > 1 ? "go" : "goes"}: ${why}.` : `No model may go, and ${why}.`;
   }
   if (data.decision === "growth") {
-    const until = data.left_tokens === null ? "" : ` At this pace it is full after ${count(data.left_tokens)} more.`;
+    const until = data.left_tokens === null ? "" : ` At this pace that is full after ${count(data.left_tokens)} more.`;
     return `${data.model} holds ${bytes(data.grown_bytes)} more of ${memoryOf(data.pool)} than ${count(data.tokens)} tokens ago, and grows with each.${until}`;
   }
   if (data.decision === "resume") return `${data.model} goes on: nobody waits for its memory any more.`;

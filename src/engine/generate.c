@@ -163,7 +163,7 @@ static bool has_guessed(const loop *l) {
  * read, or not at all. */
 static void reconsider_draft(loop *l, uint64_t pass_ns, uint32_t n_tokens) {
     const bt_speculation *s = &l->speculations[BY_DRAFT];
-    if (!l->can[BY_DRAFT] || l->params->always || s->step.ns == 0 || s->n_drafts == 0) return;
+    if (!l->can[BY_DRAFT] || l->params->always || s->step.n_passes < BT_LATELY_FIRST || s->n_drafts == 0) return;
     uint64_t saved_ns = bt_sat_mul_u64(s->step.ns, bt_draft_reads_256(l->params->draft)) / 256;
     uint64_t off_ns = bt_sat_sub_u64(s->step.ns, bt_min_u64(saved_ns, l->wait_ns));
     uint64_t worth_ns = bt_sat_mul_u64(off_ns, n_tokens);

@@ -40,7 +40,7 @@ static void note(bt_lately *lately, uint64_t ns) {
 
 bool bt_speculation_pays(const bt_speculation *s) {
     if (s->n_drafts < N_FIRST) return true;
-    if (s->step.ns == 0 || s->n_drafts_since >= STEP_EVERY) return false;
+    if (s->step.n_passes < BT_LATELY_FIRST || s->n_drafts_since >= STEP_EVERY) return false;
     uint64_t worth_ns = bt_sat_mul_u64(s->step.ns, 256 + s->accepted_256) / 256; /* steps for the same tokens */
     uint64_t lost_ns = bt_sat_sub_u64(s->draft.ns, worth_ns);
     return bt_sat_mul_u64(s->step.ns, s->n_passes_since) >= bt_sat_mul_u64(lost_ns, TRY_EVERY);
@@ -53,7 +53,7 @@ bool bt_speculation_beats(const bt_speculation *s, const bt_speculation *other) 
 }
 
 bool bt_speculation_holds(const bt_speculation *s, uint64_t off_ns) {
-    if (s->n_drafts < N_FIRST || s->step.ns == 0) return true;
+    if (s->n_drafts < N_FIRST || s->step.n_passes < BT_LATELY_FIRST) return true;
     return bt_sat_mul_u64(off_ns, 256 + s->accepted_256) >= bt_sat_mul_u64(s->draft.ns, 256);
 }
 

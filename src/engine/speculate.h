@@ -9,10 +9,12 @@
 #define BT_DRAFT_MAX 6u
 
 #define BT_LATELY_PASSES 3u
+#define BT_LATELY_FIRST  2u /* passes that make it known */
 
-/* What a pass takes lately. One that stood still, for the disk or for another process, leaves no mark. */
+/* What a pass takes lately. Of one among others that stood still, for the disk or for another process, nothing stays.
+ */
 typedef struct bt_lately {
-    uint64_t ns; /* 0: not known */
+    uint64_t ns; /* of one pass alone it is that pass's, whatever it was */
     uint64_t last_ns[BT_LATELY_PASSES];
     uint32_t n_passes; /* ever */
 } bt_lately;

@@ -490,7 +490,9 @@ bt_status bt_guard_place(const bt_guard_ask *ask, bt_guard_decision *ret, bt_err
     ret->n_notes = bt_guard_notes(prices, &ret->notes);
     BT_TRY(decide(&s, ret, err));
     bt_known host = ask->settings.host_total_bytes;
-    ret->pins_much = host.known && ret->kind != BT_GUARD_REFUSED && ret->price_after.pinned_bytes > host.value / 2;
+    const bt_guard_price *price = &ret->price_after;
+    ret->pins_much = host.known && ret->kind != BT_GUARD_REFUSED && price->pinned_weight_bytes > 0 &&
+                     price->pinned_bytes > host.value / 2;
     return BT_OK;
 }
 

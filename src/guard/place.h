@@ -54,7 +54,7 @@ typedef struct bt_guard_decision {
     uint32_t n_changes;
     uint64_t fit_target_mib[BT_POOL_MAX]; /* PASSED: for --fit-target, of each device in use; 0 in number: none */
     uint32_t n_fit_targets;
-    bool pins_much;           /* over half of the host's memory by a device's driver */
+    bool pins_much;           /* over half of the host's memory by a device's driver, weights among it */
     const char *const *notes; /* sentences on the price */
     uint32_t n_notes;
 } bt_guard_decision;

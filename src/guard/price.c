@@ -122,17 +122,21 @@ static bool is_repacked(const bt_tensor *t) {
 }
 
 /* Devices whose drivers give pinned memory: then weights of the host stand in it or in the file, and are not repacked
- * (llama_model::load_tensors, make_cpu_buft_list). */
+ * (llama_model::load_tensors, make_cpu_buft_list). A card of the kernel's (card0) is driven by one of these. */
 static bool pins_memory(const bt_pool *pool) {
-    static const char *const names[] = {"CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN"};
+    static const char *const names[] = {"CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN", "card"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(pool->name, names[i], strlen(names[i])) == 0) return true;
     return false;
 }
 
+bool bt_guard_device_pins(const bt_guard_prices *p, uint32_t device) {
+    return device < p->n_devices && pins_memory(&p->ask.devices[p->devices[device]].pool);
+}
+
 static bool has_pinned_memory(const bt_guard_prices *p) {
     for (uint32_t i = 0; i < p->n_devices; i++)
-        if (pins_memory(&p->ask.devices[p->devices[i]].pool)) return true;
+        if (bt_guard_device_pins(p, i)) return true;
     return false;
 }
 
@@ -322,13 +326,13 @@ static const char *refused_early(const bt_guard_price_ask *ask) {
     return NULL;
 }
 
-static bool is_mapped(const bt_effective *e) {
+/* Of itself a program maps the file where every device takes that: those that are part of the processor do not, CUDA's
+ * and Vulkan's (llama_model_base::load_tensors, mmap_support). */
+static bool is_mapped(const bt_guard_prices *p) {
+    const bt_effective *e = p->ask.effective;
+    for (uint32_t i = 0; i < p->n_devices && e->load_mode.value == BT_LOAD_AUTO; i++)
+        if (p->ask.devices[p->devices[i]].pool.kind == BT_POOL_IGPU) return false;
     return e->load_mode.value == BT_LOAD_AUTO || e->load_mode.value == BT_LOAD_MMAP;
-}
-
-/* Also where the pages are then locked. */
-static bool reads_mapped(const bt_effective *e) {
-    return is_mapped(e) || e->load_mode.value == BT_LOAD_MMAP_MLOCK;
 }
 
 /* ---- what was seen ---- */
@@ -379,10 +383,10 @@ bt_status bt_guard_prices_make(const bt_guard_price_ask *ask, const bt_guard_pri
     if (!*ret_reason) *ret_reason = devices_in_use(p);
     if (!*ret_reason) *ret_reason = model_start(p, &p->main, ask->facts, e->cache_k.value, e->cache_v.value);
     if (*ret_reason) return BT_OK;
-    p->mapped = is_mapped(e);
-    p->pins = has_pinned_memory(p);
-    p->pins_weights = p->pins && e->no_host.value == 0 && !reads_mapped(e);
-    p->repacks = e->repack.value != 0 && (!p->pins || e->no_host.value != 0);
+    p->mapped = is_mapped(p);
+    p->pins_weights =
+        has_pinned_memory(p) && e->no_host.value == 0 && !p->mapped && e->load_mode.value != BT_LOAD_MMAP_MLOCK;
+    p->repacks = e->repack.value != 0 && (!has_pinned_memory(p) || e->no_host.value != 0);
     p->has_mtp = (e->drafters & (1u << BT_DRAFTER_MTP)) != 0 && ask->facts->n_block_all > ask->facts->n_block;
     p->main.n_devices = p->n_devices;
     for (uint32_t i = 0; i < p->n_devices; i++)

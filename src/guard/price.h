@@ -83,7 +83,8 @@ typedef struct bt_guard_price {
     uint32_t n_devices;
     uint64_t device_bytes;    /* of all devices; saturates */
     uint64_t host_firm_bytes; /* of the host without mapped weights: what nothing can take away */
-    uint64_t pinned_bytes;    /* of those: locked by a device's driver, which has a limit of its own for that */
+    /* Of those: locked by a device's driver, which may have a limit of its own for that; and of these the weights. */
+    uint64_t pinned_bytes, pinned_weight_bytes;
     bool prompt_cache_no_limit;
 } bt_guard_price;
 

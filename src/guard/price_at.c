@@ -321,17 +321,25 @@ static uint64_t total(const bt_guard_pool_price *pool) {
     return sum_of;
 }
 
-/* In host buffers of the first device: the host's graphs and rows of logits, and weights that are not mapped
- * (llama_context::sched_reserve, output_reserve; make_cpu_buft_list). */
-static uint64_t pinned_bytes(const bt_guard_prices *p, const bt_guard_pool_price *host) {
-    static const bt_guard_line buffers[] = {BT_GUARD_COMPUTE, BT_GUARD_DRAFT_COMPUTE, BT_GUARD_OUTPUT};
-    static const bt_guard_line weights[] = {BT_GUARD_WEIGHTS, BT_GUARD_DRAFT_WEIGHTS};
-    uint64_t bytes = 0;
-    for (size_t i = 0; p->pins && i < sizeof buffers / sizeof *buffers; i++)
-        add(&bytes, host->bytes[buffers[i]]);
-    for (size_t i = 0; p->pins_weights && i < sizeof weights / sizeof *weights; i++)
-        add(&bytes, host->bytes[weights[i]]);
-    return bytes;
+static uint32_t head_device(const bt_guard_price *price) {
+    for (uint32_t i = 0; i < price->n_devices; i++)
+        if (price->devices[i].head) return i;
+    return BT_NO_DEVICE;
+}
+
+/* The host's graphs stand in memory of the first device's driver, rows of logits in that of the head's device, weights
+ * that are not mapped in that of any (llama_context::llama_context, output_reserve; make_cpu_buft_list). Left out: the
+ * weights of prediction blocks, which are one line with their caches. */
+static void put_pinned(const bt_guard_prices *p, bt_guard_price *ret) {
+    const bt_guard_pool_price *host = &ret->host;
+    uint32_t first_of_draft = p->has_draft && p->draft.n_devices > 0 ? p->draft.devices[0] : BT_NO_DEVICE;
+    if (p->pins_weights) add(&ret->pinned_weight_bytes, host->bytes[BT_GUARD_WEIGHTS]);
+    if (p->pins_weights && bt_guard_device_pins(p, first_of_draft))
+        add(&ret->pinned_weight_bytes, host->bytes[BT_GUARD_DRAFT_WEIGHTS]);
+    ret->pinned_bytes = ret->pinned_weight_bytes;
+    if (bt_guard_device_pins(p, 0)) add(&ret->pinned_bytes, host->bytes[BT_GUARD_COMPUTE]);
+    if (bt_guard_device_pins(p, first_of_draft)) add(&ret->pinned_bytes, host->bytes[BT_GUARD_DRAFT_COMPUTE]);
+    if (bt_guard_device_pins(p, head_device(ret))) add(&ret->pinned_bytes, host->bytes[BT_GUARD_OUTPUT]);
 }
 
 void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *placement, bt_guard_price *ret) {
@@ -372,5 +380,5 @@ void bt_guard_prices_at(const bt_guard_prices *prices, const bt_placement *place
     }
     ret->host.total_bytes = total(&ret->host);
     ret->host_firm_bytes = bt_sat_sub_u64(ret->host.total_bytes, ret->host.bytes[BT_GUARD_MAPPED]);
-    ret->pinned_bytes = pinned_bytes(prices, &ret->host);
+    put_pinned(prices, ret);
 }

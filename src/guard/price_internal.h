@@ -43,11 +43,14 @@ struct bt_guard_prices {
     uint64_t mtp_kv_cell_bytes;
     uint32_t mmproj_device; /* position, or BT_NO_DEVICE: the host */
     uint64_t mmproj_weights, mmproj_encode;
-    bool mapped, repacks, pins, pins_weights;                /* by a device's driver: buffers; weights, too */
+    bool mapped, repacks;
+    bool pins_weights;                                       /* those of the host, by a device's driver */
     uint64_t learned_host_bytes, learned_bytes[BT_POOL_MAX]; /* BT_GUARD_LEARNED, wherever the blocks are */
     const char *notes[BT_GUARD_NOTE_MAX];
     uint32_t n_notes;
 };
 
+/* Whether the driver of a device in use gives pinned memory of the host. BT_NO_DEVICE: no. */
+bool bt_guard_device_pins(const bt_guard_prices *p, uint32_t device);
 /* Layers of llama.cpp's counting, the head one of them; value below 0: all. */
 uint32_t bt_guard_layers_of(const bt_facts *facts, int32_t value);

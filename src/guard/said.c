@@ -46,8 +46,8 @@ void bt_guard_said_text(const bt_guard_decision *decision, const bt_rewrite *rew
     bt_text_add(out, "\n");
     if (decision->pins_much)
         bt_text_addf(out,
-                     "burthen: note: a device's driver is to pin %s, over half of this machine's memory, and may fail: "
-                     "--no-host leaves the weights in the system's own\n",
+                     "burthen: note: a device's driver is to pin %s, over half of this machine's memory, which some "
+                     "limit (amdgpu): --no-host leaves the weights in ordinary memory\n",
                      BT_SIZE(decision->price_after.pinned_bytes));
     for (uint32_t i = 0; i < decision->n_notes; i++) {
         bt_text_add(out, "burthen: note: ");

@@ -203,12 +203,8 @@ static void read_memory(const api *a, nvml_handle handle, bt_gpu *gpu) {
         }
         last = status;
         describe(a, "nvmlDeviceGetMemoryInfo_v2", status, reason, sizeof reason);
-        if (!is_older(status) || !a->memory) {
-            bt_gpu_fail(gpu, "%s", reason);
-            return;
-        }
     }
-    if (a->memory) {
+    if (a->memory && is_older(last)) {
         nvml_memory memory = {0};
         nvml_status status = a->memory(handle, &memory);
         if (status == NVML_SUCCESS) {

@@ -247,6 +247,13 @@ static const char *outcome_of(const bt_call *call, uint32_t status) {
     return status == 503 || status == 429 ? "refused" : "error";
 }
 
+/* Tokens of a call that has ended: of its prompt, and of its answer where they were not counted while it passed. A
+ * count that is not known is 0. */
+static uint64_t computed_of(const bt_call *call, const bt_usage *usage) {
+    uint64_t prompt = bt_sat_sub_u64(usage->prompt_tokens.value, usage->cached_tokens.value);
+    return call->n_pieces > 0 ? prompt : bt_sat_add_u64(prompt, usage->output_tokens.value);
+}
+
 static void count(bt_call *call, const bt_activity_row *row) {
     bt_model *model = call->model;
     if (!model) return;
@@ -256,6 +263,7 @@ static void count(bt_call *call, const bt_activity_row *row) {
     if (strcmp(row->outcome, "cancelled") == 0) counts->n_cancelled++;
     counts->prompt_tokens += row->usage.prompt_tokens.known ? row->usage.prompt_tokens.value : 0;
     counts->output_tokens += row->usage.output_tokens.known ? row->usage.output_tokens.value : 0;
+    model->n_served += computed_of(call, &row->usage);
     if (row->first_byte_ms > 0) bt_metrics_observe(&counts->first_byte, (double)row->first_byte_ms / 1000.0);
     bt_metrics_observe(&counts->total, (double)row->total_ms / 1000.0);
 }

@@ -35,6 +35,9 @@ void bt_call_stop(bt_call *call) {
 static void on_put(void *user, const void *data, size_t n_bytes) {
     bt_call *call = user;
     bt_usage_add(call->reader, data, n_bytes);
+    uint64_t n_pieces = bt_usage_pieces(call->reader);
+    if (call->model) call->model->n_served += n_pieces - call->n_pieces;
+    call->n_pieces = n_pieces;
 }
 
 static bool is_event_stream(const bt_exchange_head *head) {

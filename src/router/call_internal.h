@@ -20,6 +20,7 @@ typedef struct bt_call {
     bt_exchange *exchange;
     bt_flow *flow; /* the consumer's end, until the client's side takes it */
     bt_usage_reader *reader;
+    uint64_t n_pieces; /* of its answer, that were counted for the model */
     bt_usage usage;
     bt_timer late; /* the answer of one whose server broke off: until then its end may come */
     uint64_t late_until_ms;

@@ -237,13 +237,16 @@ static void guard_pool(bt_models *models, const bt_pools *pools, uint32_t pool) 
 
 /* ---- who grows ---- */
 
+/* What it holds of a device; of one that could not be read now what was seen last is no answer. */
+static bt_known held_now(const bt_model *model, const bt_pools *pools, uint32_t pool) {
+    return pools->items[pool].state == BT_READING_FAILED ? (bt_known){0} : model->measured_bytes[pool];
+}
+
 static void look_at_trends(bt_models *models, bt_model *model, const bt_pools *pools) {
-    if (model->state == BT_MODEL_STARTING) memset(model->trends, 0, sizeof model->trends);
     if (model->state != BT_MODEL_READY) return;
     for (uint32_t i = 1; i < pools->n; i++) {
-        const bt_trend_sample sample = {.n_tokens =
-                                            bt_sat_add_u64(model->counts.prompt_tokens, model->counts.output_tokens),
-                                        .held_bytes = model->measured_bytes[i],
+        const bt_trend_sample sample = {.n_tokens = model->n_served,
+                                        .held_bytes = held_now(model, pools, i),
                                         .free_bytes = pools->items[i].available_bytes};
         if (bt_trend_look(&model->trends[i], &sample)) bt_live_tell_trend(models, model, i);
     }

@@ -127,9 +127,10 @@ void bt_live_tell_watchdog(bt_models *models, uint32_t pool, const bt_watchdog_s
 void bt_live_tell_trend(bt_models *models, const bt_model *model, uint32_t pool) {
     const bt_trend *t = &model->trends[pool];
     const char *name = bt_sampler_pools(models->ask.sampler)->items[pool].name;
-    char until[80] = "";
+    char until[112] = "";
     if (t->left_tokens.known)
-        (void)snprintf(until, sizeof until, "; at this pace it is full after %" PRIu64 " more", t->left_tokens.value);
+        (void)snprintf(until, sizeof until, "; at this pace %.31s is full after %" PRIu64 " more", name,
+                       t->left_tokens.value);
     bt_models_tell(models, BT_LOG_WARN, "%s: holds %s more of %s than %" PRIu64 " tokens ago, and grows with each%s",
                    model->id, BT_SIZE(t->grown_bytes), name, t->n_tokens, until);
     bt_text json;

@@ -93,7 +93,8 @@ struct bt_model {
     /* requests */
     bt_job *waiting_first, *waiting_last;
     uint32_t n_waiting, n_running;
-    uint32_t n_calls; /* that point here, also those whose client still reads */
+    uint64_t n_served; /* tokens that it has computed for clients, as far as answers tell: for trends */
+    uint32_t n_calls;  /* that point here, also those whose client still reads */
     uint64_t used, idle_since_ms;
     uint32_t n_failures; /* starts in a row */
     uint64_t retry_at_ms;

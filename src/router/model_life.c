@@ -90,6 +90,7 @@ void bt_model_admit(bt_model *model, const bt_policy_step *step) {
     memset(model->attribution, 0, sizeof model->attribution);
     memset(model->mapped_bytes, 0, sizeof model->mapped_bytes);
     memset(model->mapped_first_bytes, 0, sizeof model->mapped_first_bytes);
+    memset(model->trends, 0, sizeof model->trends);
     model->changed = false;
     model->shrunk = step->shrunk;
     model->draining = false;

@@ -10,9 +10,10 @@
  *                   |<- 256 tokens ->|
  *
  * Eight steps in a row of at least 256 tokens, at whose end more is held each time, and 1 % more in all: that is a
- * trend. A step without growth begins anew. What is left of the device, divided by the pace, is when it
- * ends. It is said, and no more: who is charged with what, model_memory.c says. Left out: the host, where a prompt
- * cache grows up to its limit and is meant to. */
+ * trend. A step without growth begins anew. What is left of the device, divided by the pace, is when that is full. It
+ * is said, and no more: who is charged with what, model_memory.c says. Left out: the host, where a prompt cache grows
+ * up to its limit and is meant to; devices whose driver does not say who holds what, and those that share the host's.
+ */
 #include "router/trend.h"
 
 #include "base/size.h"

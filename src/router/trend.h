@@ -10,8 +10,8 @@
 
 /* One look at a server that is ready. */
 typedef struct bt_trend_sample {
-    uint64_t n_tokens;   /* that it has read and written since it was started */
-    bt_known held_bytes; /* unknown: nobody says; then nothing is learned */
+    uint64_t n_tokens;   /* that it has computed; only more and more */
+    bt_known held_bytes; /* now; unknown: nobody says, and nothing is learned */
     bt_known free_bytes; /* of the device */
 } bt_trend_sample;
 

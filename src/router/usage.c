@@ -74,6 +74,7 @@ struct bt_usage_reader {
     bt_members members;
     said object, all; /* of the object that is read, and of those that were */
     bool event_stream, after_cr;
+    uint64_t n_pieces;
     uint8_t n_name;                       /* bytes of the line's name so far */
     enum { NAME, SPACE, DATA, OTHER } at; /* of an event stream: in a line's name, after "data:", in data, elsewhere */
 };
@@ -175,6 +176,7 @@ static void end_line(bt_usage_reader *reader) {
         reader->object = (said){0};
     } else if (reader->at == DATA || reader->at == SPACE) {
         bt_members_add(&reader->members, "\n", 1); /* data of several lines is joined by these */
+        reader->n_pieces++;
     }
     reader->at = NAME;
     reader->n_name = 0;
@@ -221,6 +223,10 @@ void bt_usage_add(bt_usage_reader *reader, const char *data, size_t n_bytes) {
     } else {
         bt_members_add(&reader->members, data, n_bytes);
     }
+}
+
+uint64_t bt_usage_pieces(const bt_usage_reader *reader) {
+    return reader ? reader->n_pieces : 0;
 }
 
 static bt_known either(bt_known first, bt_known second) {

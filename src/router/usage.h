@@ -20,4 +20,6 @@ typedef struct bt_usage_reader bt_usage_reader;
 /* event_stream: text/event-stream; else JSON. NULL when memory is refused: usage is then not known. */
 bt_usage_reader *bt_usage_open(bool event_stream);
 void bt_usage_add(bt_usage_reader *reader, const char *data, size_t n_bytes); /* NULL reader is fine */
-void bt_usage_finish(bt_usage_reader *reader, bt_usage *ret);                 /* closes it */
+/* Of an event stream: events with data so far, about one for each token that was written; else, and of NULL, 0. */
+uint64_t bt_usage_pieces(const bt_usage_reader *reader);
+void bt_usage_finish(bt_usage_reader *reader, bt_usage *ret); /* closes it */

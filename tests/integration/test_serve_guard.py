@@ -184,7 +184,7 @@ def try_growth(cards):
         one = said[0] if said else {}
         checks.check(one.get("model") == "a" and one.get("pool") == "CUDA0" and one.get("tokens", 0) >= 8 * 256, f"{one}")
         checks.check(one.get("grown_bytes", 0) >= 8 * 16 * MIB and one.get("left_tokens", 0) > 0, f"{one}")
-        checks.check("a: holds " in serve.log() and "at this pace it is full after" in serve.log(), serve.log()[-800:])
+        checks.check("a: holds " in serve.log() and "at this pace CUDA0 is full after" in serve.log(), serve.log()[-800:])
         stubs.go(serve, "a")
         asked.join()
         checks.check(asked.status == 200 and serve.states().get("a") == "ready", f"nothing is stopped for it: {asked} {serve.states()}")

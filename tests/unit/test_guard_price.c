@@ -245,17 +245,32 @@ static void host_memory(void **state) {
 static void case_29_pinned(void **state) {
     (void)state;
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1");
-    const uint64_t buffers = host(BT_GUARD_COMPUTE) + host(BT_GUARD_OUTPUT);
-    assert_true(buffers > 0);
+    const uint64_t output = host(BT_GUARD_OUTPUT), buffers = host(BT_GUARD_COMPUTE) + output;
+    assert_true(output > 0 && buffers > output);
     assert_int_equal(price.pinned_bytes, buffers);
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none");
     assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
+    assert_int_equal(price.pinned_weight_bytes, 624 * KIT_MIB);
+    ask("llama-server -m x.gguf -ngl 0 -c 4096 -np 1"); /* the head is the host's, and so are its rows */
+    assert_int_equal(price.pinned_bytes, host(BT_GUARD_COMPUTE));
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode dio");
     assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode mmap+mlock"); /* locked, by nobody's driver */
     assert_int_equal(price.pinned_bytes, buffers);
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none --no-host");
     assert_int_equal(price.pinned_bytes, buffers);
+    /* a part of the processor: nothing is mapped unless it is asked for */
+    g.devices[0].pool.kind = BT_POOL_IGPU;
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1");
+    assert_int_equal(host(BT_GUARD_MAPPED), 0);
+    assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode mmap");
+    assert_int_equal(host(BT_GUARD_MAPPED), 624 * KIT_MIB);
+    assert_int_equal(price.pinned_bytes, buffers);
+    g.devices[0].pool.kind = BT_POOL_GPU;
+    (void)strcpy(g.devices[0].pool.name, "card0"); /* as the kernel calls it */
+    ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none");
+    assert_int_equal(price.pinned_bytes, buffers + 624 * KIT_MIB);
     (void)strcpy(g.devices[0].pool.name, "RPC0");
     ask("llama-server -m x.gguf -ngl 32 -c 4096 -np 1 --load-mode none");
     assert_int_equal(price.pinned_bytes, 0);

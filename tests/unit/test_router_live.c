@@ -331,6 +331,30 @@ static void another_device(void **state) {
     assert_int_equal(limit(1), 24 * GIB);
 }
 
+/* User case 47: what a model holds grows with each token. A look that failed in between is no step without growth. */
+static void case_47(void **state) {
+    (void)state;
+    char *json = NULL;
+    look(12 * GIB, 24 * GIB - 500);
+    bt_model *a = add("a", 10);
+    for (uint64_t i = 0; i < 12; i++) {
+        a->n_served += 300;
+        a->measured_bytes[1].value += 20 * MIB;
+        look(12 * GIB, 14 * GIB - 500 - 20 * i);
+        pools.items[1].state = BT_READING_FAILED;
+        a->n_served += 300;
+        look(12 * GIB, 14 * GIB - 500 - 20 * i);
+        pools.items[1].state = BT_READING_REPORTED;
+    }
+    assert_int_equal(bt_events_json(models.ask.events, "decision", &json, NULL), BT_OK);
+    const char *first = strstr(json, "\"decision\":\"growth\",\"model\":\"a\",\"pool\":\"CUDA0\"");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "\"decision\":\"growth\""));
+    assert_non_null(strstr(first, "\"grown_bytes\":167772160,\"tokens\":4800,\"left_tokens\":"));
+    bt_heap_free(json);
+    assert_string_equal(stopped, "");
+}
+
 /* What is said: a change of a quarter of a GiB, not each second. */
 static void what_is_said(void **state) {
     (void)state;
@@ -366,6 +390,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_host, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_host_with_a_budget, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_device, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(case_47, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_said, set_up, tear_down),
     };
     uint64_t live = bt_heap_live_blocks();

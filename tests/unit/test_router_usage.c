@@ -208,6 +208,27 @@ static void streams(void **state) {
 }
 
 /* Megabytes of embeddings, or of one string: usage at the end, and the memory of one reader. */
+/* Events with data are counted as they pass, however they are cut; what keeps a connection alive is none. */
+static void pieces(void **state) {
+    (void)state;
+    static const char text[] =
+        ": wait\n\ndata: {\"a\":1}\n\nevent: x\ndata: {\"a\":2}\r\n\r\n: wait\n\n\ndata: [DONE]\n\n";
+    for (size_t cut = 0; cut < sizeof text; cut++) {
+        bt_usage usage;
+        bt_usage_reader *reader = bt_usage_open(true);
+        bt_usage_add(reader, text, cut);
+        bt_usage_add(reader, text + cut, sizeof text - 1 - cut);
+        assert_int_equal(bt_usage_pieces(reader), 3);
+        bt_usage_finish(reader, &usage);
+    }
+    bt_usage usage;
+    bt_usage_reader *body = bt_usage_open(false);
+    bt_usage_add(body, text, sizeof text - 1);
+    assert_int_equal(bt_usage_pieces(body), 0);
+    bt_usage_finish(body, &usage);
+    assert_int_equal(bt_usage_pieces(NULL), 0);
+}
+
 static void a_large_body(void **state) {
     (void)state;
     uint64_t live = bt_heap_live_bytes();
@@ -250,6 +271,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_a_count),
         cmocka_unit_test(what_only_looks_like_usage),
         cmocka_unit_test(streams),
+        cmocka_unit_test(pieces),
         cmocka_unit_test(a_large_body),
         cmocka_unit_test(without_a_reader),
     };
