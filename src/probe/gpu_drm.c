@@ -139,8 +139,8 @@ static void share_host(bt_gpu *gpu) {
     gpu->shares_host = true;
 }
 
-void bt_drm_share_host(const char *root, bt_proc_text *text, bt_gpu *gpu) {
-    host_memory host = read_host(root, text);
+void bt_drm_share_host(const char *root, bt_proc_text *scratch, bt_gpu *gpu) {
+    host_memory host = read_host(root, scratch);
     share_host(gpu);
     (void)snprintf(gpu->source, sizeof gpu->source, "meminfo");
     if (!host.free_bytes.known || !host.total_bytes.known) {
