@@ -197,11 +197,16 @@ static void on_group_look(void *user) {
     bt_loop_timer_set(child->ask.loop, &child->group_timer, GROUP_LOOK_MS);
 }
 
+/* A leaf of a process that is taken may be removed by whoever starts in it next (probe/leaf.c), with its count. */
+static void on_leader_dead(void *user) {
+    bt_child *child = user;
+    child->oom_killed = bt_oom_watch_rose(child->oom);
+}
+
 static void on_leader_end(void *user, int wait_status) {
     bt_child *child = user;
     child->ended = true;
     child->wait_status = wait_status;
-    child->oom_killed = bt_oom_watch_rose(child->oom);
     child->group_since_ms = bt_loop_now_ms(child->ask.loop);
     bt_loop_timer_stop(child->ask.loop, &child->look_timer);
     if (!bt_group_is_gone(child->pid)) signal_all(child, child->killed ? SIGKILL : SIGTERM);
@@ -280,6 +285,7 @@ static bt_status start(bt_child *child, const bt_child_ask *ask, bt_error *err) 
     bt_spawn what = {.argv = ask->argv, .env = ask->env, .mark = ask->mark};
     BT_TRY(bt_spawn_start(&what, &child->pid, &child->output.fd, err));
     bt_pid_watch_start(&child->leader, ask->loop, child->pid, on_leader_end, child);
+    child->leader.on_dead = on_leader_dead;
     BT_TRY(bt_loop_add(ask->loop, &child->output, EPOLLIN, err));
     return keep_stop(child, ask, err);
 }

@@ -35,6 +35,16 @@ static bool taken(pid_t pid, int *ret_status) {
     return got != 0;
 }
 
+/* It has ended, and is not taken: its number, and the group that it was in, are there. Or it is none of ours. */
+static bool is_dead(pid_t pid) {
+    siginfo_t info = {0};
+    int rc = 0;
+    do {
+        rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    } while (rc < 0 && errno == EINTR);
+    return rc < 0 || info.si_pid != 0;
+}
+
 static void take_forsaken(void) {
     int status = 0;
     for (uint32_t i = 0; i < N_FORSAKEN_MAX; i++)
@@ -55,10 +65,12 @@ static void look(void *user) {
     bt_pid_watch *watch = user;
     int status = 0;
     take_forsaken();
-    if (!taken(watch->pid, &status)) {
+    if (!is_dead(watch->pid)) {
         if (watch->watch.fd < 0) bt_loop_timer_set(watch->loop, &watch->look, LOOK_MS);
         return;
     }
+    if (watch->on_dead) watch->on_dead(watch->user);
+    (void)taken(watch->pid, &status);
     unwatch(watch);
     watch->on_exit(watch->user, status);
 }

@@ -11,6 +11,7 @@ typedef struct bt_pid_watch {
     bt_loop *loop;
     pid_t pid;
     void (*on_exit)(void *user, int wait_status); /* of waitpid(2); -1: somebody else has taken it */
+    void (*on_dead)(void *user);                  /* before that, once: it has ended, and is not taken yet. Or NULL */
     void *user;
     bt_watch watch; /* of its pidfd */
     bt_timer look;  /* where the system gives no pidfd */
@@ -18,7 +19,7 @@ typedef struct bt_pid_watch {
 } bt_pid_watch;
 
 /* on_exit is called once, from the loop, when the process has ended: nothing is left of it then, not even its number.
- */
+ * Who must read what goes with that (a group that others may remove then) sets on_dead, after this. */
 void bt_pid_watch_start(bt_pid_watch *watch, bt_loop *loop, pid_t pid, void (*on_exit)(void *user, int wait_status),
                         void *user);
 /* Nobody is told any more; the process is killed, and taken when it has ended, whoever is watched then. Not watched:

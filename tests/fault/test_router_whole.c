@@ -294,8 +294,8 @@ static int set_up(void **state) {
     (void)state;
     world *w = &the_world;
     static const char words[] = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n";
-    (void)snprintf(w->folder, sizeof w->folder, "/tmp/bt-whole-%d", (int)getpid());
-    assert_int_equal(mkdir(w->folder, 0700), 0);
+    (void)snprintf(w->folder, sizeof w->folder, "/tmp/bt-whole-XXXXXX");
+    assert_non_null(mkdtemp(w->folder));
     (void)snprintf(w->burthen, sizeof w->burthen, "%s/burthen", w->folder);
     FILE *file = fopen(w->burthen, "w");
     assert_non_null(file);

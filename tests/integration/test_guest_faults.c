@@ -33,7 +33,8 @@ int main(void) {
 
 #else
 
-#define EACH_MAX 16u /* calls of a step that are tried one by one */
+#define READS_AHEAD 16u /* a ring may have under way when the last token is there */
+#define EACH_MAX    16u /* calls of a step that are tried one by one */
 
 typedef enum reached { REACHED_NOTHING, REACHED_MODEL, REACHED_CONTEXT, REACHED_TOKEN } reached;
 
@@ -136,8 +137,10 @@ static void sweep(fixture *f, uint64_t first, uint64_t end) {
     f->n_open_failed = f->n_survived = 0;
     memset(f->n_failed, 0, sizeof f->n_failed);
     for (uint64_t done = 0; first + done < end; done += done < EACH_MAX || getenv("FAULT_EVERY") ? 1 : done / 4) {
-        if (!run_with_fault(f, first + done)) fail_msg("no call has number %d", (int)(first + done));
-        n_runs++;
+        bool hit = run_with_fault(f, first + done);
+        /* the last ones are reads ahead, which the end of a run may overtake */
+        if (!hit && first + done + READS_AHEAD < end) fail_msg("no call has number %d", (int)(first + done));
+        n_runs += hit;
     }
     (void)printf("%u of the calls %u to %u fail: opening failed in %u, loading in %u, a context in %u, decoding in %u; "
                  "%u went on\n",

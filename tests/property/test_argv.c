@@ -16,9 +16,7 @@
 #include "random.h"
 #include "rounds.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #define N_LINES 4000
 #define N_WORDS 40
@@ -30,9 +28,7 @@ static uint32_t below(uint32_t n) {
 }
 
 static void seed(void) {
-    const char *fixed = getenv("BT_SEED");
-    rng = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
-    print_message("BT_SEED=%" PRIu64 "\n", rng);
+    rng = random_seed();
 }
 
 static char word_text[N_WORDS + 1][80];

@@ -21,9 +21,7 @@ static char typed[2048];
 #include "random.h"
 #include "rounds.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #define N_LINES 6000
 
@@ -118,9 +116,7 @@ static void keep_to_the_plan(bt_arena *arena, bool *ret_taken) {
 
 static void random_lines(void **state) {
     (void)state;
-    const char *fixed = getenv("BT_SEED");
-    rng = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
-    print_message("BT_SEED=%" PRIu64 "\n", rng);
+    rng = random_seed();
     kit_dense(&dense);
     uint32_t n_taken = 0;
     const uint32_t n_lines = rounds_of(N_LINES);

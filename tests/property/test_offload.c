@@ -19,7 +19,6 @@
 #include "rounds.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define PADDING     UINT64_C(1024)
 #define BLOCKS_MAX  6u
@@ -31,9 +30,7 @@ static uint64_t below(uint64_t n) {
 }
 
 static void run(void (*check)(void), uint32_t n_rounds) {
-    const char *fixed = getenv("BT_SEED");
-    uint64_t seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
-    print_message("BT_SEED=%" PRIu64 "\n", seed);
+    uint64_t seed = random_seed();
     rng_state = seed;
     for (uint32_t i = 0; i < rounds_of(n_rounds); i++)
         check();

@@ -9,11 +9,10 @@
 #include <cmocka.h>
 
 #include "plan/search.h"
+#include "random.h"
 #include "rounds.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define CLASS_MAX 12u
 
@@ -25,9 +24,7 @@ static uint64_t below(uint64_t n) {
     return rng_state * UINT64_C(0x2545F4914F6CDD1D) % n;
 }
 static void seed(void) {
-    const char *fixed = getenv("BT_SEED");
-    uint64_t value = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
-    print_message("BT_SEED=%" PRIu64 "\n", value);
+    uint64_t value = random_seed();
     rng_state = value | 1;
 }
 

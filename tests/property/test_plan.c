@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "plan/plan.h"
+#include "random.h"
 #include "rounds.h"
 
 #include <inttypes.h>
@@ -217,9 +218,7 @@ static void plan_is_sound(const bt_plan *plan) {
 }
 
 static void run(void (*check)(uint32_t round), uint32_t n_rounds) {
-    const char *fixed = getenv("BT_SEED");
-    uint64_t seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u + 1;
-    print_message("BT_SEED=%" PRIu64 "\n", seed);
+    uint64_t seed = random_seed();
     rng_state = seed | 1;
     for (uint32_t i = 0; i < rounds_of(n_rounds); i++)
         check(i);

@@ -13,10 +13,8 @@
 #include "policy_kit.h"
 #include "random.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static uint64_t rng;
 static uint64_t below(uint64_t n) {
@@ -26,9 +24,7 @@ static bool chance(uint64_t percent) {
     return below(100) < percent;
 }
 static uint64_t seed(void) {
-    const char *fixed = getenv("BT_SEED");
-    uint64_t value = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL);
-    print_message("BT_SEED=%" PRIu64 "\n", value);
+    uint64_t value = random_seed();
     return value;
 }
 

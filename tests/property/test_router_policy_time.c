@@ -15,7 +15,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define QUEUE 64u
 #define SLOTS 4u
@@ -327,9 +326,7 @@ static void random_world(world *w) {
 
 static void random_worlds(void **state) {
     (void)state;
-    const char *fixed = getenv("BT_SEED");
-    uint64_t value = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL);
-    print_message("BT_SEED=%" PRIu64 "\n", value);
+    uint64_t value = random_seed();
     static world w;
     uint64_t n_run = 0, n_admitted = 0, n_evicted = 0, n_drained = 0, n_refused = 0, n_left = 0;
     for (uint64_t round = 0; round < 300; round++) {

@@ -48,6 +48,7 @@ def state_dir():
     return pathlib.Path(tempfile.gettempdir()) / f"burthen-test-{os.getpid()}"
 
 
+shutil.rmtree(state_dir(), ignore_errors=True)  # of a test of this number that was killed
 atexit.register(lambda: shutil.rmtree(state_dir(), ignore_errors=True))
 
 

@@ -17,7 +17,7 @@ def try_model(model, rules):
     budget = harness.ladder(model, "-c", CTX, "-t", 1)["minimum"]
     with cgroup_box.Box() as box:
         result = box.run([harness.BIN, "run", model, "--ram-budget", budget, "-c", CTX, "-t", 1, "-n", N_TOKENS,
-                          "--greedy", "-p", PROMPT, "--grammar", rules, "-q"])
+                          "--greedy", "-p", PROMPT, "--grammar", rules, "-q"], env=harness.environment())
     expected = harness.peer_text(model, "-t", 1, "--grammar-file", rules, n=N_TOKENS, ctx=CTX, prompt=PROMPT)
     checks.check(result.status == 0, f"{model.name}: exit {result.status}: {result.stderr[-600:]}")
     checks.check(harness.same_text(result.stdout, expected), f"{model.name}: {result.stdout!r}, not {expected!r}")

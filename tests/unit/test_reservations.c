@@ -239,6 +239,7 @@ static void two_hundred_at_once(void **state) {
     /* all wait at the gate, write over each other, take back, and write again */
     for (uint32_t i = 0; i < N_MANY; i++) {
         pids[i] = fork();
+        assert_true(pids[i] >= 0);
         if (pids[i] != 0) continue;
         char byte = 0;
         bool promised = false;

@@ -16,6 +16,7 @@
 #include "router/child.h"
 #include "router/child_group.h"
 #include "router/child_oom.h"
+#include "router/pid_watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -491,6 +492,38 @@ static void the_kernel_counts_whom_it_kills_for_memory(void **state) {
     }
 }
 
+typedef struct end_seen {
+    bt_pid_watch watch;
+    bool was_there, is_there;
+    int status;
+} end_seen;
+
+static void see_dead(void *user) {
+    end_seen *seen = user;
+    seen->was_there = kill(seen->watch.pid, 0) == 0;
+}
+
+static void see_end(void *user, int wait_status) {
+    end_seen *seen = user;
+    seen->is_there = kill(seen->watch.pid, 0) == 0;
+    seen->status = wait_status;
+    bt_loop_stop(loop);
+}
+
+/* What goes with a process can be read before it is taken: with it others may remove the group that it was in. */
+static void the_dead_are_looked_at_first(void **state) {
+    (void)state;
+    end_seen seen = {0};
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) _exit(3);
+    bt_pid_watch_start(&seen.watch, loop, pid, see_end, &seen);
+    seen.watch.on_dead = see_dead;
+    run_for(20000);
+    assert_true(seen.was_there && !seen.is_there);
+    assert_true(WIFEXITED(seen.status) && WEXITSTATUS(seen.status) == 3);
+}
+
 static void counts_of_both_kinds_of_groups_are_read(void **state) {
     (void)state;
     bt_known count = bt_oom_count_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
@@ -527,6 +560,7 @@ int main(int argc, char **argv) {
         WITH_ALL(a_child_dies_with_its_router),
         WITH_ALL(memory_of_the_group_is_summed),
         WITH_ALL(the_kernel_counts_whom_it_kills_for_memory),
+        WITH_ALL(the_dead_are_looked_at_first),
         WITH_ALL(counts_of_both_kinds_of_groups_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
