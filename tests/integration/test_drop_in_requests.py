@@ -89,7 +89,7 @@ def ask_after_sleep(server):
         while server.log().count(SLEEPS) < n and time.monotonic() < end:
             time.sleep(0.05)
         checks.check(server.log().count(SLEEPS) == n, f"it did not sleep after {n} answers")
-    time.sleep(1)  # its handler of SIGTERM takes the lock that it holds meanwhile: told to end then, it hangs for good
+    time.sleep(1)  # it holds a lock meanwhile that its handler of SIGTERM takes (llama_server.py)
     return {"texts": texts}
 
 

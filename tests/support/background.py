@@ -23,6 +23,9 @@ class Background:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
+    def _wait_for_end(self):
+        return self.process.wait(STOP_S)
+
     def stop(self, number=signal.SIGTERM):
         """(exit status, or minus the signal's number; log). Where it has ended by itself: how it did."""
         if self._text is not None:
@@ -30,7 +33,7 @@ class Background:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            self._status = self.process.wait(STOP_S)
+            self._status = self._wait_for_end()
         except subprocess.TimeoutExpired:
             self.process.kill()
             self._status = self.process.wait()
