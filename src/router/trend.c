@@ -40,12 +40,12 @@ static void reckon(bt_trend *t, const bt_trend_sample *sample) {
 }
 
 static void end_step(bt_trend *t, const bt_trend_sample *sample) {
-    bool grew = t->before_bytes.known && sample->held_bytes.value > t->before_bytes.value;
-    if (grew)
+    if (t->before_bytes.known && sample->held_bytes.value > t->before_bytes.value) {
         t->n_grown++;
-    else
+        reckon(t, sample);
+    } else {
         begin_anew(t, sample);
-    if (grew) reckon(t, sample);
+    }
     t->before_bytes = sample->held_bytes;
     t->step_tokens = sample->n_tokens;
 }
